@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "asynct/base/checked.h"
+#include "asynct/base/cpu_features.h"
+#include "asynct/base/error.h"
+#include "asynct/base/json.h"
+#include "asynct/base/mapped_file.h"
+#include "asynct/base/thread_pool.h"
+
+namespace asynct {
+namespace {
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Strings, CatJoinsTextAndNumbers) {
+  EXPECT_EQ(cat("layer ", 3, ": ", 0.5, ' ', true), "layer 3: 0.5 true");
+}
+
+TEST(Checked, OverflowIsAnErrorThatNamesTheThing) {
+  constexpr auto kMax = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(checked_mul(3, 5, "x"), 15U);
+  EXPECT_EQ(message_of([] { checked_mul(kMax, 2, "tensor a"); }).substr(0, 9), "tensor a:");
+  EXPECT_EQ(message_of([] { checked_add(kMax, 1, "end of b"); }).substr(0, 9), "end of b:");
+  EXPECT_EQ(checked_cast<std::int32_t>(std::int64_t{-7}, "c"), -7);
+  EXPECT_THROW(checked_cast<std::int32_t>(std::int64_t{1} << 40, "c"), Error);
+  EXPECT_THROW(checked_cast<std::uint64_t>(-1, "c"), Error);
+}
+
+TEST(ThreadPool, EveryPieceRunsOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::atomic<int>> hits(101);
+      pool.parallel_for(101, 1 + round % 13, [&](std::int64_t begin, std::int64_t end, int worker) {
+        EXPECT_GE(worker, 0);
+        EXPECT_LT(worker, threads);
+        for (std::int64_t i = begin; i < end; ++i) hits[static_cast<std::size_t>(i)].fetch_add(1);
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    }
+  }
+}
+
+TEST(ThreadPool, RunReachesEveryWorker) {
+  ThreadPool pool(5);
+  std::vector<std::atomic<int>> hits(5);
+  for (int round = 0; round < 100; ++round)
+    pool.run([&](int worker) { hits[static_cast<std::size_t>(worker)].fetch_add(1); });
+  for (const auto& hit : hits) EXPECT_EQ(hit.load(), 100);
+}
+
+TEST(Json, RefusesDepthDuplicatesAndTrailingText) {
+  EXPECT_EQ(parse_json(R"({"b": 1, "a": [2]})", "t").dump(), R"({"b":1,"a":[2]})");
+  EXPECT_NE(message_of([] { parse_json(R"({"a":1,"a":2})", "f.json"); }).find("\"a\" appears twice"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { parse_json(std::string(100000, '['), "f.json"); }).find("deeper"),
+            std::string::npos);
+  EXPECT_THROW(parse_json("{} x", "t"), Error);
+  EXPECT_THROW(parse_json("", "t"), Error);
+  EXPECT_THROW(parse_json("{\"a\": \"\xff\"}", "t"), Error);
+}
+
+TEST(Json, DumpReplacesInvalidUtf8) { EXPECT_EQ(dump_json(Json("a\xffz")), "\"a\xEF\xBF\xBDz\""); }
+
+TEST(MappedFile, ReadsAndNamesWhatIsMissing) {
+  const auto path = std::filesystem::temp_directory_path() / "asynct_mapped_file_test";
+  std::ofstream(path) << "hello";
+  const MappedFile file(path);
+  ASSERT_EQ(file.bytes().size(), 5U);
+  EXPECT_EQ(static_cast<char>(file.bytes()[4]), 'o');
+  EXPECT_EQ(read_file(path, 5), "hello");
+  EXPECT_NE(message_of([&] { read_file(path, 4); }).find("limit of 4"), std::string::npos);
+  std::ofstream(path, std::ios::trunc) << "";
+  EXPECT_TRUE(MappedFile(path).bytes().empty());
+  std::filesystem::remove(path);
+  EXPECT_NE(message_of([&] { MappedFile{path}; }).find("cannot open"), std::string::npos);
+  EXPECT_NE(message_of([] { MappedFile{"/"}; }).find("not a regular file"), std::string::npos);
+}
+
+TEST(CpuFeatures, OverrideIsChecked) {
+  setenv("ASYNCT_ISA", "scalar", 1);
+  EXPECT_EQ(select_isa(), Isa::scalar);
+  setenv("ASYNCT_ISA", "sse9", 1);
+  EXPECT_NE(message_of([] { select_isa(); }).find("expected scalar, avx2"), std::string::npos);
+  unsetenv("ASYNCT_ISA");
+}
+
+}  // namespace
+}  // namespace asynct

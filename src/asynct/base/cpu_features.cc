@@ -1,0 +1,78 @@
+#include "asynct/base/cpu_features.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "asynct/base/error.h"
+
+namespace asynct {
+namespace {
+
+constexpr int kRequestTileState = 0x1023;  // ARCH_REQ_XCOMP_PERM
+constexpr int kTileDataFeature = 18;       // XFEATURE_XTILEDATA
+
+CpuFeatures detect() {
+  CpuFeatures found;
+  found.avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  found.avx512 = found.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni");
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (found.avx512 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0)
+    found.avx512_bf16 = (eax >> 5) & 1U;
+  if (found.avx512_bf16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
+    const bool tiles = ((edx >> 24) & 1U) != 0;      // AMX-TILE
+    const bool bf16_dots = ((edx >> 22) & 1U) != 0;  // AMX-BF16
+    // Linux gives a process tile registers only on request.
+    found.amx_bf16 = tiles && bf16_dots && syscall(SYS_arch_prctl, kRequestTileState, kTileDataFeature) == 0;
+  }
+  return found;
+}
+
+Isa best(const CpuFeatures& has) {
+  if (has.amx_bf16) return Isa::amx;
+  if (has.avx512) return Isa::avx512;
+  return has.avx2 ? Isa::avx2 : Isa::scalar;
+}
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures features = detect();
+  return features;
+}
+
+Isa select_isa() {
+  const Isa most = best(cpu_features());
+  const char* wish = std::getenv("ASYNCT_ISA");
+  if (wish == nullptr || *wish == '\0') return most;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx}) {
+    if (name(isa) != wish) continue;
+    if (isa > most) fail("ASYNCT_ISA=", wish, ": this CPU offers at most ", name(most));
+    return isa;
+  }
+  fail("ASYNCT_ISA=", wish, ": expected scalar, avx2, avx512 or amx");
+}
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return "scalar";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::amx:
+      return "amx";
+  }
+  return "?";
+}
+
+}  // namespace asynct

@@ -1,0 +1,18 @@
+#pragma once
+
+namespace asynct {
+
+/// Turns SIGINT and SIGTERM into a flag for as long as it lives, so that long work can stop between two steps
+/// and write what it has. A second signal while the flag is set ends the process at once.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  static bool requested();
+  static void clear();
+};
+
+}  // namespace asynct

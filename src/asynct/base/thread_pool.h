@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "asynct/base/function_ref.h"
+
+namespace asynct {
+
+/// Persistent workers for data-parallel kernels. The calling thread is worker 0, so ThreadPool(1) starts
+/// none. Workers spin for a moment between tasks (a transformer layer is a burst of short tasks), then sleep.
+/// One caller at a time; tasks must not throw and must not start tasks of their own on the same pool.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  /// Calls task(worker) once on every worker, 0 <= worker < size(), and returns when all have returned.
+  void run(FunctionRef<void(int worker)> task);
+
+  /// Calls body(begin, end, worker) over [0, count) in pieces of `grain`, taken in order from a shared
+  /// counter. Which worker gets a piece depends on timing, so a piece's result must not depend on its worker.
+  void parallel_for(std::int64_t count, std::int64_t grain,
+                    FunctionRef<void(std::int64_t begin, std::int64_t end, int worker)> body);
+
+ private:
+  void work(int worker);
+
+  std::vector<std::thread> workers_;
+  std::atomic<std::uint32_t> generation_{0};  // bumped to start a task
+  std::atomic<int> running_{0};               // workers that have not finished it
+  std::atomic<bool> stopping_{false};
+  const FunctionRef<void(int)>* task_ = nullptr;  // valid while running_ > 0
+};
+
+/// Cores this process may run on (respects taskset and cgroup cpusets), at least 1.
+int available_cores();
+
+}  // namespace asynct

@@ -1,0 +1,65 @@
+#include "asynct/tensor/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "asynct/base/error.h"
+
+namespace asynct {
+
+Shape::Shape(std::initializer_list<std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  assert(dims.size() <= dims_.size());
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
+std::int64_t Shape::elements() const {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < rank_; ++axis) count *= (*this)[axis];
+  return count;
+}
+
+bool Shape::operator==(const Shape& other) const {
+  return rank_ == other.rank_ && std::equal(dims_.begin(), dims_.begin() + rank_, other.dims_.begin());
+}
+
+std::string Shape::to_string() const {
+  std::string text = "[";
+  for (int axis = 0; axis < rank_; ++axis) text += cat(axis == 0 ? "" : ", ", (*this)[axis]);
+  return text + "]";
+}
+
+float TensorView::at(std::int64_t index) const {
+  assert(index >= 0 && index < shape.elements());
+  switch (dtype) {
+    case DType::f32:
+      return static_cast<const float*>(data)[index];
+    case DType::bf16:
+      return to_float(static_cast<const Bf16*>(data)[index]);
+    case DType::f16:
+      return to_float(static_cast<const F16*>(data)[index]);
+    default:
+      assert(false);
+      return 0;
+  }
+}
+
+Buffer::Buffer(std::size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  constexpr std::size_t kAlign = 64;
+  void* const memory = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
+  if (memory == nullptr) throw std::bad_alloc();
+  data_.reset(static_cast<std::byte*>(memory));
+}
+
+void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+
+Tensor::Tensor(DType dtype, Shape shape)
+    : dtype_(dtype), shape_(shape), buffer_(static_cast<std::size_t>(shape.elements()) * size_of(dtype)) {}
+
+void copy_to_float(TensorView from, float* to) {
+  const std::int64_t count = from.shape.elements();
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from.at(i);
+}
+
+}  // namespace asynct
