@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "asynct/ops/linear/linear.h"
+
+namespace asynct {
+
+enum class Activation { relu, silu };
+
+struct FeedForwardWeights {
+  TensorView gate;  // [F, d]
+  TensorView up;    // [F, d]
+  TensorView down;  // [d, F]
+};
+
+/// y = down(act(gate x) * (up x)).
+///
+/// With relu (ReGLU) most neurons of a token are zero; the up product and the down product then read only the
+/// rows of the active ones, at every batch size. That is exact: a zero neuron adds fma(0, w, acc) = acc.
+/// One order of summation whatever the batch: up's sum runs over 16 lanes of k, then a fixed tree; down's sum
+/// runs over active neurons in ascending order.
+class FeedForward {
+ public:
+  FeedForward(const OpContext& context, const FeedForwardWeights& weights, Activation activation);
+
+  /// x [M, d], y [M, d], not overlapping; y unrounded, epilogue as for Linear::run.
+  void run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowEpilogue> epilogue = {}) const;
+
+  std::size_t packed_bytes() const;
+
+  /// Neurons seen and neurons active (relu only) since construction: what `bench` reports.
+  struct Counts {
+    std::int64_t neurons = 0;
+    std::int64_t active = 0;
+  };
+  Counts counts() const { return {neurons_.load(), active_.load()}; }
+
+ private:
+  // The implementer fills this in (packed gate, neuron-major up and down, or Linear objects for silu).
+  mutable std::atomic<std::int64_t> neurons_{0};
+  mutable std::atomic<std::int64_t> active_{0};
+};
+
+}  // namespace asynct

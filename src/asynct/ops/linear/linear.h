@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "asynct/base/function_ref.h"
+#include "asynct/ops/context.h"
+
+namespace asynct {
+
+/// Called for ranges of finished rows [begin, end), each row exactly once, in the parallel region of the
+/// product that made them: the place for norms, RoPE, residuals and cache writes. Must not touch other rows'
+/// data.
+using RowEpilogue = FunctionRef<void(std::int64_t begin, std::int64_t end, int worker)>;
+
+/// y[m, n] = sum_k x[m, k] * weight[n, k], no bias, float accumulation.
+///
+/// Weights are packed once, for the ISA of the context given: panels of 16 outputs, inputs inner. bf16 and
+/// f16 weights stay 16 bits wide (widening is exact). The sum over k has one order that depends on nothing
+/// but the layer and the ISA: not on the rows of the batch, their number, or the threads
+/// (docs/architecture.md).
+class Linear {
+ public:
+  /// `parts`: matrices [n_i, k] (f32, bf16 or f16, one dtype) stacked along n, so that q, k and v are one
+  /// product. The views are read here and not kept.
+  Linear(const OpContext& context, std::span<const TensorView> parts);
+
+  std::int64_t inputs() const { return inputs_; }
+  std::int64_t outputs() const { return outputs_; }
+  std::size_t packed_bytes() const { return packed_.size(); }
+
+  /// x [M, inputs], y [M, outputs], not overlapping. In bf16 precision x must hold bf16 values; y is stored
+  /// unrounded: rounding is the business of the fused operator whose epilogue runs.
+  void run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowEpilogue> epilogue = {}) const;
+
+ private:
+  std::int64_t inputs_ = 0;
+  std::int64_t outputs_ = 0;
+  DType dtype_ = DType::f32;
+  Buffer packed_;
+};
+
+}  // namespace asynct
