@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "asynct/kv/sequence.h"
+#include "asynct/ops/head/head.h"
+#include "asynct/ops/step_batch.h"
+
+namespace asynct {
+
+/// What the engine asks of a model on a device: run a step over the paged cache, then read its result. The
+/// CPU and the CUDA runner differ below this line only; tests put a fake here.
+class ModelRunner {
+ public:
+  virtual ~ModelRunner() = default;
+
+  virtual std::int64_t vocabulary() const = 0;
+  /// Longest context in tokens.
+  virtual std::int64_t max_length() const = 0;
+
+  /// Copies whole blocks of the cache, before the writes of the next step.
+  virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
+
+  /// One forward pass; keeps the final hidden states of batch.logits_rows, row i of them below, until the
+  /// next.
+  virtual void forward(const StepBatch& batch) = 0;
+
+  virtual void score(std::span<const ScoreTarget> targets, std::span<TokenScore> scores) = 0;
+  /// argmax of hidden rows [first, first + tokens.size()); -1 where the logits hold a NaN.
+  virtual void greedy(std::int32_t first, std::span<std::int32_t> tokens) = 0;
+  virtual void logits(std::int32_t row, std::span<float> logits) = 0;
+};
+
+}  // namespace asynct

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "asynct/engine/sampling.h"
+#include "asynct/ops/head/head.h"
+#include "asynct/text/token.h"
+
+namespace asynct {
+
+using RequestId = std::int64_t;
+
+/// Tokens to run through the model and what is wanted of them. A request may continue another one of the same
+/// submission: its context then is the parent's tokens, computed once for all children.
+struct Request {
+  std::int32_t parent = -1;   // index in the submission, -1: none
+  std::vector<Token> tokens;  // follow the parent's; not empty
+
+  /// Log-probabilities wanted: .row is an index into `tokens`, .token what comes after it. Ascending by row.
+  std::vector<ScoreTarget> targets;
+
+  /// Tokens to generate; 0 for none. A request that generates has no children.
+  std::int64_t max_new_tokens = 0;
+  SamplingParams sampling;
+  std::vector<Token> end_tokens;  // generation ends before any of these
+};
+
+enum class FinishReason {
+  prompt,     // nothing was to be generated
+  end_token,  // one of end_tokens came
+  length,     // max_new_tokens were made
+  stopped,    // the listener had enough
+  cancelled,
+  failed,
+};
+
+/// Hears what happened in a step, from inside Engine::step(); must not call the engine.
+class EngineListener {
+ public:
+  virtual ~EngineListener() = default;
+  /// Scores of the request's targets [first, first + scores.size()).
+  virtual void on_scores(RequestId id, std::size_t first, std::span<const TokenScore> scores) = 0;
+  /// A new token; false ends the request (FinishReason::stopped).
+  virtual bool on_token(RequestId id, Token token) = 0;
+  /// Exactly once a request. `error` says what went wrong when reason is failed.
+  virtual void on_finished(RequestId id, FinishReason reason, std::string_view error) = 0;
+};
+
+}  // namespace asynct

@@ -1,0 +1,58 @@
+#include "asynct/engine/step_builder.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace asynct {
+
+void StepBuilder::clear() {
+  tokens_.clear();
+  positions_.clear();
+  query_start_.assign(1, 0);
+  context_length_.clear();
+  block_table_.clear();
+  slot_mapping_.clear();
+  logits_rows_.clear();
+  blocks_.clear();
+}
+
+std::int32_t StepBuilder::add(const Sequence& sequence, std::span<const std::int32_t> tokens) {
+  const auto first_row = static_cast<std::int32_t>(tokens_.size());
+  const std::int64_t count = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t begin = sequence.length() - count;
+  assert(begin >= 0 && count >= 1);
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  for (std::int64_t position = begin; position < sequence.length(); ++position) {
+    positions_.push_back(static_cast<std::int32_t>(position));
+    slot_mapping_.push_back(sequence.slot(position));
+  }
+  query_start_.push_back(static_cast<std::int32_t>(tokens_.size()));
+  context_length_.push_back(static_cast<std::int32_t>(sequence.length()));
+  blocks_.push_back(sequence.blocks());
+  return first_row;
+}
+
+std::int32_t StepBuilder::want(std::int32_t row) {
+  assert(logits_rows_.empty() || logits_rows_.back() <= row);
+  if (logits_rows_.empty() || logits_rows_.back() != row) logits_rows_.push_back(row);
+  return static_cast<std::int32_t>(logits_rows_.size()) - 1;
+}
+
+StepBatch StepBuilder::batch() {
+  std::size_t widest = 0;
+  for (const auto blocks : blocks_) widest = std::max(widest, blocks.size());
+  block_table_.assign(widest * blocks_.size(), 0);
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    std::copy(blocks_[i].begin(), blocks_[i].end(),
+              block_table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
+  return {.tokens = tokens_,
+          .positions = positions_,
+          .query_start = query_start_,
+          .context_length = context_length_,
+          .block_table = block_table_,
+          .max_blocks = static_cast<std::int32_t>(widest),
+          .slot_mapping = slot_mapping_,
+          .logits_rows = logits_rows_};
+}
+
+}  // namespace asynct

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "asynct/kv/sequence.h"
+#include "asynct/ops/step_batch.h"
+
+namespace asynct {
+
+/// Fills the arrays of a StepBatch, sequence after sequence. Its memory is kept from step to step.
+class StepBuilder {
+ public:
+  /// Forgets the previous step.
+  void clear();
+
+  /// Adds the rows of one sequence: `tokens` are its last tokens.size() positions (Sequence::extend was
+  /// called). Sequences of one row must be added before longer ones. Returns the index of the first row.
+  std::int32_t add(const Sequence& sequence, std::span<const std::int32_t> tokens);
+
+  /// Asks for the final hidden state of a row; rows ascending. Returns its index among the hidden rows.
+  std::int32_t want(std::int32_t row);
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(tokens_.size()); }
+
+  /// The batch; valid until the next clear() or add().
+  StepBatch batch();
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> query_start_{0};
+  std::vector<std::int32_t> context_length_;
+  std::vector<std::int32_t> block_table_;
+  std::vector<std::int64_t> slot_mapping_;
+  std::vector<std::int32_t> logits_rows_;
+  std::vector<std::span<const std::int32_t>> blocks_;  // of each sequence, until batch() lays out the table
+};
+
+}  // namespace asynct
