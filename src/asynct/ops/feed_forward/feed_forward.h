@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "asynct/ops/linear/linear.h"
 
@@ -35,12 +36,15 @@ class FeedForward {
     std::int64_t neurons = 0;
     std::int64_t active = 0;
   };
-  Counts counts() const { return {neurons_.load(), active_.load()}; }
+  Counts counts() const { return {counters_->neurons.load(), counters_->active.load()}; }
 
  private:
   // The implementer fills this in (packed gate, neuron-major up and down, or Linear objects for silu).
-  mutable std::atomic<std::int64_t> neurons_{0};
-  mutable std::atomic<std::int64_t> active_{0};
+  struct Counters {
+    std::atomic<std::int64_t> neurons{0};
+    std::atomic<std::int64_t> active{0};
+  };
+  std::unique_ptr<Counters> counters_ = std::make_unique<Counters>();  // on the heap: operators move
 };
 
 }  // namespace asynct
