@@ -46,6 +46,7 @@ class Engine {
   bool step(EngineListener& listener);
 
   bool idle() const { return nodes_.empty(); }
+  std::size_t live_requests() const { return nodes_.size(); }
   std::int64_t rows_processed() const { return rows_processed_; }
 
   /// Empty when all accounting adds up, else what does not. For tests.

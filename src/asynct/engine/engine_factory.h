@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "asynct/engine/engine.h"
+#include "asynct/engine/language_model.h"
+#include "asynct/ops/context.h"
+
+namespace asynct {
+
+/// How to load and run a model; what the command line offers.
+struct ModelOptions {
+  std::string device = "cpu";
+  Precision precision = Precision::fp32;
+  int threads = 0;                   // 0: all cores this process may use
+  std::int64_t batch_tokens = 1024;  // rows a step
+  std::int32_t max_sequences = 256;  // sequences a step
+  std::int64_t kv_bytes = 0;         // size of the KV cache; 0: a quarter of the free memory, at most 4 GiB
+};
+
+/// A model without its tokenizer, ready for an Engine.
+struct OpenedModel {
+  std::unique_ptr<ModelRunner> runner;
+  EngineOptions engine;
+  std::vector<Token> end_tokens;  // as the checkpoint says; may be empty
+  Isa isa = Isa::scalar;
+  int threads = 1;
+};
+OpenedModel open_runner(const std::string& dir, const ModelOptions& options);
+
+/// Loads a checkpoint directory and its tokenizer. Errors: whatever the loaders find, an unknown device, and
+/// a model that does not fit the memory (with numbers).
+std::unique_ptr<LanguageModel> open_model(const std::string& dir, const ModelOptions& options);
+
+}  // namespace asynct

@@ -1,0 +1,151 @@
+#include "asynct/model/decoder.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "asynct/model/weights.h"
+#include "asynct/ops/residual/residual_epilogue.h"
+
+namespace asynct {
+namespace {
+
+Buffer float_rows(std::int64_t rows, std::int64_t cols) {
+  return Buffer(static_cast<std::size_t>(rows * cols) * sizeof(float));
+}
+
+std::optional<Norm> optional_norm(const std::optional<NormParams>& params, std::int64_t size) {
+  if (!params) return {};
+  return Norm(*params, size);
+}
+
+}  // namespace
+
+Decoder::Decoder(OpContext& context, const ModelConfig& config, Checkpoint checkpoint, std::int64_t max_rows)
+    : context_(context),
+      config_(config),
+      checkpoint_(std::move(checkpoint)),
+      rope_(config.rope_theta, config.head_dim, config.max_positions),
+      max_rows_(max_rows) {
+  const std::int64_t d = config.hidden_size;
+  const std::int64_t queries = std::int64_t{config.heads} * config.head_dim;
+  const std::int64_t keys = std::int64_t{config.kv_heads} * config.head_dim;
+  residual_ = float_rows(max_rows, d);
+  input_ = float_rows(max_rows, d);
+  product_ = float_rows(max_rows, d);
+  hidden_ = float_rows(max_rows, d);
+  qkv_ = float_rows(max_rows, queries + 2 * keys);
+  attended_ = float_rows(max_rows, queries);
+
+  const ModelWeights weights = load_weights(checkpoint_, config);
+  embedding_.emplace(weights.embedding, config.embedding_multiplier);
+  layers_.reserve(weights.layers.size());
+  for (const LayerWeights& layer : weights.layers) add_layer(layer);
+  final_norm_.emplace(weights.final_norm, d);
+  head_.emplace(context_, weights.head);
+  checkpoint_.release(weights.head);
+}
+
+void Decoder::add_layer(const LayerWeights& w) {
+  const std::int64_t d = config_.hidden_size;
+  const std::int64_t head = config_.head_dim;
+  const TensorView qkv[] = {w.q_proj, w.k_proj, w.v_proj};
+  layers_.push_back({.input_norm = Norm(w.input_norm, d),
+                     .qkv_projection = QkvProjection({.qkv = Linear(context_, qkv),
+                                                      .q_norm = optional_norm(w.q_norm, head),
+                                                      .k_norm = optional_norm(w.k_norm, head),
+                                                      .heads = config_.heads,
+                                                      .kv_heads = config_.kv_heads,
+                                                      .head_dim = config_.head_dim}),
+                     .attention = Attention(config_.attention, w.heads),
+                     .output_projection = Linear(context_, {&w.o_proj, 1}),
+                     .post_attention_norm = optional_norm(w.post_attention_norm, d),
+                     .mlp_norm = Norm(w.mlp_norm, d),
+                     .feed_forward = FeedForward(context_, w.mlp, config_.activation)});
+  for (const TensorView& packed : {w.q_proj, w.k_proj, w.v_proj, w.o_proj, w.mlp.gate, w.mlp.up, w.mlp.down})
+    checkpoint_.release(packed);
+}
+
+KvShape Decoder::kv_shape(std::int32_t block_size) const {
+  return {.layers = config_.layers,
+          .kv_heads = config_.kv_heads,
+          .head_dim = config_.head_dim,
+          .block_size = block_size,
+          .dtype = context_.precision() == Precision::bf16 ? DType::bf16 : DType::f32};
+}
+
+Decoder::Activations Decoder::activations(std::int64_t rows) const {
+  const std::int64_t d = config_.hidden_size;
+  const std::int64_t queries = std::int64_t{config_.heads} * config_.head_dim;
+  const std::int64_t keys = std::int64_t{config_.kv_heads} * config_.head_dim;
+  return {.residual = {residual_.as<float>(), rows, d},
+          .input = {input_.as<float>(), rows, d},
+          .product = {product_.as<float>(), rows, d},
+          .qkv = {qkv_.as<float>(), rows, queries + 2 * keys},
+          .attended = {attended_.as<float>(), rows, queries}};
+}
+
+ConstMatrix Decoder::forward(const StepBatch& batch, const KvCache& cache) {
+  assert(batch.rows() <= max_rows_);
+  const Activations a = activations(batch.rows());
+  plan_.build(config_.attention, batch, context_.pool().size());
+  embedding_->run(context_, batch.tokens, a.residual);
+  layers_[0].input_norm.run(context_, a.residual, a.input);
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) run_layer(layer, batch, cache, a);
+
+  const auto wanted = static_cast<std::int64_t>(batch.logits_rows.size());
+  const Matrix hidden(hidden_.as<float>(), wanted, config_.hidden_size);
+  for (std::int64_t i = 0; i < wanted; ++i)
+    std::copy_n(a.input.row(batch.logits_rows[static_cast<std::size_t>(i)]), hidden.cols, hidden.row(i));
+  return hidden;
+}
+
+void Decoder::run_layer(std::size_t index, const StepBatch& batch, const KvCache& cache,
+                        const Activations& a) {
+  const Layer& layer = layers_[index];
+  const KvLayer kv = cache.layer(static_cast<std::int32_t>(index));
+
+  layer.qkv_projection.run(context_, rope_, batch, a.input, a.qkv, kv);
+  layer.attention.run(context_, plan_, batch, kv, a.qkv.slice_cols(0, a.attended.cols), a.attended);
+  layer.output_projection.run(
+      context_, a.attended, a.product,
+      ResidualEpilogue{.context = context_,
+                       .product = a.product,
+                       .residual = a.residual,
+                       .next_input = a.input,
+                       .post = layer.post_attention_norm ? &*layer.post_attention_norm : nullptr,
+                       .next = layer.mlp_norm});
+  layer.feed_forward.run(context_, a.input, a.product,
+                         ResidualEpilogue{.context = context_,
+                                          .product = a.product,
+                                          .residual = a.residual,
+                                          .next_input = a.input,
+                                          .post = nullptr,
+                                          .next = norm_after(index)});
+}
+
+const Norm& Decoder::norm_after(std::size_t layer) const {
+  return layer + 1 < layers_.size() ? layers_[layer + 1].input_norm : *final_norm_;
+}
+
+FeedForward::Counts Decoder::neuron_counts() const {
+  FeedForward::Counts total;
+  for (const Layer& layer : layers_) {
+    total.neurons += layer.feed_forward.counts().neurons;
+    total.active += layer.feed_forward.counts().active;
+  }
+  return total;
+}
+
+std::size_t Decoder::weight_bytes() const {
+  std::size_t bytes = head_->packed_bytes();
+  for (const Layer& layer : layers_)
+    bytes += layer.qkv_projection.packed_bytes() + layer.output_projection.packed_bytes() +
+             layer.feed_forward.packed_bytes();
+  return bytes;
+}
+
+std::size_t Decoder::buffer_bytes() const {
+  return residual_.size() + input_.size() + product_.size() + hidden_.size() + qkv_.size() + attended_.size();
+}
+
+}  // namespace asynct
