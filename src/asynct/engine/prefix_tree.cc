@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 
 namespace asynct {
 namespace {
@@ -28,9 +27,10 @@ struct Group {
 
 PrefixTree build_prefix_tree(std::span<const Tokens> sequences, std::int64_t min_shared) {
   PrefixTree tree;
-  tree.last.resize(sequences.size());
-  std::vector<std::int32_t> order(sequences.size());
-  std::iota(order.begin(), order.end(), 0);
+  tree.last.assign(sequences.size(), -1);
+  std::vector<std::int32_t> order;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    if (!sequences[i].empty()) order.push_back(static_cast<std::int32_t>(i));
   const auto tokens = [&](std::size_t rank) { return sequences[static_cast<std::size_t>(order[rank])]; };
   std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     const Tokens left = sequences[static_cast<std::size_t>(a)];

@@ -16,14 +16,13 @@ struct PrefixTree {
     std::int32_t children = 0;
   };
   std::vector<Node> nodes;         // parents before children, depth first
-  std::vector<std::int32_t> last;  // [sequences] node in which each sequence ends
+  std::vector<std::int32_t> last;  // [sequences] node in which each ends; -1: it is empty
 };
 
 /// Shared beginnings shorter than this are computed again rather than kept as a node: a fork costs a block
 /// copy and a step of latency.
 inline constexpr std::int64_t kMinSharedTokens = 8;
 
-/// Sequences must not be empty.
 PrefixTree build_prefix_tree(std::span<const std::span<const std::int32_t>> sequences,
                              std::int64_t min_shared = kMinSharedTokens);
 

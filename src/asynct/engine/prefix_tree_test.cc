@@ -64,7 +64,7 @@ TEST(PrefixTree, RandomSequencesAreReproducedAndNeverCostMore) {
     Sequences sequences(1 + random() % 40);
     std::int64_t plain = 0;
     for (auto& sequence : sequences) {
-      sequence.resize(1 + random() % 12);
+      sequence.resize(random() % 12);
       for (auto& token : sequence) token = static_cast<std::int32_t>(random() % 2);
       plain += static_cast<std::int64_t>(sequence.size());
     }
