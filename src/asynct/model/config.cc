@@ -23,12 +23,13 @@ constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 /// Keys that transformers writes and that do not change what a decoder computes in inference.
 constexpr std::string_view kHarmlessKeys[] = {
-    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "architectures",
-    "attn_implementation", "auto_map", "chunk_size_feed_forward", "dtype", "finetuning_task", "id2label",
-    "initializer_range", "is_decoder", "is_llama_config", "keys_to_ignore_at_inference", "label2id",
-    "max_window_layers", "model_type", "name_or_path", "num_labels", "output_attentions",
-    "output_hidden_states", "problem_type", "return_dict", "sliding_window", "task_specific_params",
-    "tokenizer_class", "torch_dtype", "transformers.js_config", "transformers_version", "use_cache",
+    "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_model_name_or_path",
+    "_name_or_path", "architectures", "attn_implementation", "auto_map", "chunk_size_feed_forward", "dtype",
+    "finetuning_task", "id2label", "initializer_range", "is_decoder", "is_llama_config",
+    "keys_to_ignore_at_inference", "label2id", "max_window_layers", "model_type", "name_or_path",
+    "num_labels", "output_attentions", "output_hidden_states", "problem_type", "return_dict",
+    "sliding_window", "task_specific_params", "tokenizer_class", "torch_dtype", "transformers.js_config",
+    "transformers_version", "unk_token_id", "use_cache",
     // Sampling defaults of old files; sampling is the caller's business.
     "do_sample", "early_stopping", "length_penalty", "max_length", "max_new_tokens", "min_length",
     "num_beams", "num_return_sequences", "prefix", "repetition_penalty", "temperature", "top_k", "top_p",
