@@ -13,9 +13,9 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-LETTER, NUMBER, SPACE, NUMERIC, WORD, WHITE, NFC_INERT = (1 << i for i in range(7))
+LETTER, NUMBER, SPACE, NUMERIC, WORD, WHITE, INERT, BARRIER = (1 << i for i in range(8))
 BLOCK = 128  # code points a block
 OUTPUT = Path(__file__).resolve().parent.parent / "src/asynct/text/unicode_tables.cc"
 
@@ -65,17 +65,42 @@ def word_and_white():
     return word, white
 
 
-def nfc_inert():
-    """Code points that NFC leaves alone whatever stands around them (starters that never compose backwards)."""
-    second = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul vowels and finals
+def canonical_pairs():
     for c in code_points():
         parts = unicodedata.decomposition(chr(c)).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
-            second.add(int(parts[1], 16))
-    return {c for c in code_points()
-            if c not in second and unicodedata.combining(chr(c)) == 0
-            and unicodedata.category(chr(c)) != "Cn"  # a later Unicode may compose it
-            and unicodedata.normalize("NFC", chr(c)) == chr(c)}
+            yield c, int(parts[0], 16), int(parts[1], 16)
+
+
+def normalization_barriers():
+    """Code points with decompositions or combining classes that the library's Unicode (9) does not know yet. There
+    they are inert starters: nothing moves or composes across them. Found against Python's newer Unicode, which has
+    to be the one of the C++ side's utf8proc."""
+    assert unicodedata.unidata_version.startswith("14."), "utf8proc 2.8 is Unicode 14: run with Python 3.11"
+    forms = {form: getattr(normalizers, form)() for form in ("NFC", "NFD", "NFKC", "NFKD")}
+
+    def differs(form, text):
+        return forms[form].normalize_str(text) != unicodedata.normalize(form, text)
+
+    found = set()
+    for c in code_points():
+        contexts = [f"a{chr(c)}\u0323", f"a\u0301{chr(c)}", f"a{chr(c)}\u0334"]
+        if any(differs(form, chr(c)) for form in forms) or any(differs("NFC", text) for text in contexts):
+            found.add(c)
+    for c, first, second in canonical_pairs():
+        if differs("NFC", chr(first) + chr(second)):
+            found |= {c, first, second}
+    return found
+
+
+def inert(barriers):
+    """Code points that NFC leaves alone whatever stands around them (starters that never compose backwards)."""
+    second = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))  # Hangul vowels and finals
+    second |= {pair[2] for pair in canonical_pairs()}
+    return barriers | {c for c in code_points()
+                       if c not in second and unicodedata.combining(chr(c)) == 0
+                       and unicodedata.category(chr(c)) != "Cn"  # a later utf8proc may compose it
+                       and unicodedata.normalize("NFC", chr(c)) == chr(c)}
 
 
 def rows(values, per_line=32):
@@ -85,9 +110,10 @@ def rows(values, per_line=32):
 
 def main():
     word, white = word_and_white()
+    barriers = normalization_barriers()
     properties = bytearray(0x110000)
     for bit, members in ((LETTER, matches(r"\p{L}")), (NUMBER, matches(r"\p{N}")), (SPACE, matches(r"\s")),
-                         (NUMERIC, numeric()), (WORD, word), (WHITE, white), (NFC_INERT, nfc_inert())):
+                         (NUMERIC, numeric()), (WORD, word), (WHITE, white), (INERT, inert(barriers)), (BARRIER, barriers)):
         for c in members:
             properties[c] |= bit
         print(f"bit {bit:3}: {len(members)} code points", file=sys.stderr)

@@ -1,0 +1,60 @@
+# A short front for CMake: `make run` and `make test` are all that a new machine needs.
+
+PRESET ?= release
+CTEST = ctest --output-on-failure --no-tests=error
+MODEL = models/asynct-tiny
+DIFF_ENV ?= .venv-diff
+
+.PHONY: run build deps test test-cpp test-python test-diff asan tsan fuzz-smoke format tidy clean
+
+run: build
+	build/asynct eval $(MODEL) --tasks arc_easy
+	build/asynct eval $(MODEL) --tasks gsm8k --limit 100
+
+build: deps
+	cmake --preset release
+	cmake --build build
+
+# Installs missing Debian packages; says nothing when there are none.
+deps:
+	@tools/install_deps.sh
+
+test: build test-python test-cpp
+
+test-cpp: build
+	cd build && $(CTEST)
+
+test-python:
+	python3 tools/check_layers.py
+	python3 -m unittest discover -s tests/tools -p '*_test.py'
+
+# Against real libraries: tokenizers, transformers, lm-eval. Makes its own virtual environment (2 minutes, 2 GB).
+test-diff: build $(DIFF_ENV)/ready
+	PYTHONPATH=python $(DIFF_ENV)/bin/python -m pytest -q tests/python tests/diff
+
+$(DIFF_ENV)/ready: tests/diff/requirements.txt tools/setup_diff_env.sh
+	tools/setup_diff_env.sh $(DIFF_ENV)
+
+asan tsan: deps
+	cmake --preset $@
+	cmake --build build-$@
+	cd build-$@ && $(CTEST)
+
+# A minute of each fuzzer under asan and ubsan, from the kept seeds.
+fuzz-smoke: deps
+	cmake --preset fuzz
+	cmake --build build-fuzz
+	fuzz/smoke.sh build-fuzz
+
+SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
+format:
+	clang-format -i $(SOURCES)
+
+format-check:
+	clang-format --dry-run --Werror $(SOURCES)
+
+tidy: build
+	clang-tidy -p build --quiet $(shell git ls-files 'src/*.cc')
+
+clean:
+	rm -rf build build-*

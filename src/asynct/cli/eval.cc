@@ -1,0 +1,177 @@
+#include "asynct/cli/eval.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "asynct/base/error.h"
+#include "asynct/base/interrupt.h"
+#include "asynct/base/mapped_file.h"
+#include "asynct/base/thread_pool.h"
+#include "asynct/engine/engine_factory.h"
+#include "asynct/eval/evaluator.h"
+#include "asynct/eval/output_file.h"
+#include "asynct/eval/report.h"
+#include "asynct/eval/sha256.h"
+
+namespace asynct {
+namespace {
+
+constexpr int kInterrupted = 130;
+
+struct Arguments {
+  std::string model;
+  std::string tasks;
+  std::string limit;
+  int shots = -1;
+  ModelOptions engine;
+  std::string dtype = "fp32";
+  std::string data;
+  std::string output;
+  std::string samples;
+  bool bos = false;
+  bool no_bos = false;
+  bool truncate = false;
+  bool resume = false;
+  bool json = false;
+};
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    if (comma > 0) names.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return names;
+}
+
+std::optional<double> parse_limit(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc{} || end.ptr != text.data() + text.size() || !(value > 0) || value > 1e9)
+    fail("--limit: expected a number above 0, found \"", text, "\"");
+  return value;
+}
+
+/// Names a checkpoint and a precision: small files by content, weights by size and time.
+std::string model_key(const Arguments& arguments) {
+  namespace fs = std::filesystem;
+  Sha256 hash;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(arguments.model))
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    if (file.extension() == ".json")
+      hash.update(read_file(file.string(), std::size_t{256} << 20));
+    else if (file.extension() == ".safetensors")
+      hash.update(cat(fs::file_size(file), ",", fs::last_write_time(file).time_since_epoch().count()));
+    else
+      continue;
+    hash.update(file.filename().string());
+  }
+  return cat(hash.hex().substr(0, 32), "-", arguments.dtype);
+}
+
+EvalOptions eval_options(const Arguments& arguments) {
+  EvalOptions options;
+  options.tasks = split(arguments.tasks);
+  options.data = arguments.data;
+  options.limit = parse_limit(arguments.limit);
+  if (arguments.shots >= 0) options.shots = arguments.shots;
+  if (arguments.bos) options.bos = BosMode::always;
+  if (arguments.no_bos) options.bos = BosMode::never;
+  options.truncate = arguments.truncate;
+  options.threads = arguments.engine.threads > 0 ? arguments.engine.threads : available_cores();
+  options.samples = arguments.samples;
+  const std::string& beside = arguments.output.empty() ? arguments.samples : arguments.output;
+  if (!beside.empty()) options.progress = beside + ".progress";
+  options.resume = arguments.resume;
+  if (!options.progress.empty()) options.model_key = model_key(arguments);
+  return options;
+}
+
+void tell_interrupted(const EvalResult& result, const EvalOptions& options) {
+  std::fprintf(stderr, "interrupted in %s; %zu task%s finished\n", result.stopped_in.c_str(),
+               result.tasks.size(), result.tasks.size() == 1 ? "" : "s");
+  if (options.progress.empty())
+    std::fprintf(stderr, "nothing is kept: with --output or --log-samples the run could be resumed\n");
+  else
+    std::fprintf(stderr, "what was done is in %s; the same command with --resume goes on from there\n",
+                 options.progress.c_str());
+}
+
+void run(const Arguments& arguments) {
+  const EvalOptions options = eval_options(arguments);
+  select_tasks(options.tasks);  // a misspelt name should not cost the loading of a model
+  // Opens (and drops) the temporary file: a path that cannot be written is known before the work.
+  if (!arguments.output.empty()) OutputFile probe(arguments.output);
+  const auto started = static_cast<std::int64_t>(std::time(nullptr));
+  const InterruptGuard guard;
+  const auto model = open_model(arguments.model, arguments.engine);
+  const EvalResult result = evaluate(*model, options);
+
+  const std::string report = report_json(result, {.model = arguments.model,
+                                                  .dtype = arguments.dtype,
+                                                  .device = arguments.engine.device,
+                                                  .limit = options.limit,
+                                                  .max_length = model->max_length(),
+                                                  .started = started});
+  if (!result.tasks.empty() && !arguments.output.empty()) {
+    OutputFile file(arguments.output);
+    file.write(report);
+    file.commit();
+  }
+  const std::string shown = arguments.json ? report : report_table(result);
+  if (!result.tasks.empty()) {
+    OutputFile out("/dev/stdout");
+    out.write(shown);
+    out.commit();
+  }
+  if (result.interrupted) {
+    tell_interrupted(result, options);
+    throw CLI::RuntimeError(kInterrupted);
+  }
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  Arguments& a = *arguments;
+  CLI::App* eval =
+      app.add_subcommand("eval", "Score a checkpoint on benchmarks, with lm-evaluation-harness's numbers");
+  eval->add_option("MODEL", a.model, "checkpoint directory")->required();
+  eval->add_option("--tasks", a.tasks, "names, separated by commas (docs/evaluation.md lists them)")
+      ->required();
+  eval->add_option("--limit", a.limit, "first N documents of each task; below 1: that share");
+  eval->add_option("--num-fewshot", a.shots, "shots, instead of each task's own number")
+      ->check(CLI::Range(0, 1000));
+  eval->add_option("--device", a.engine.device, "where to run")->capture_default_str();
+  eval->add_option("--dtype", a.dtype, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  eval->add_option("--threads", a.engine.threads, "threads; 0: all cores")->capture_default_str();
+  eval->add_option("--batch-tokens", a.engine.batch_tokens, "tokens a step")->capture_default_str();
+  eval->add_option("--data", a.data, "data directory (default: the bundled data/)");
+  eval->add_option("--output", a.output, "write the results as JSON to this file");
+  eval->add_option("--log-samples", a.samples,
+                   "write every document's prompt and answers to this file (JSON lines)");
+  eval->add_flag("--bos", a.bos, "start every prompt with BOS (default: as the tokenizer says)");
+  eval->add_flag("--no-bos", a.no_bos, "start no prompt with BOS")->excludes("--bos");
+  eval->add_flag("--truncate", a.truncate, "cut prompts that are too long on the left (default: an error)");
+  eval->add_flag("--resume", a.resume, "go on with an interrupted run");
+  eval->add_flag("--json", a.json, "print the results as JSON instead of a table");
+  eval->callback([arguments] {
+    arguments->engine.precision = arguments->dtype == "bf16" ? Precision::bf16 : Precision::fp32;
+    run(*arguments);
+  });
+}
+
+}  // namespace asynct

@@ -1,0 +1,61 @@
+#include "model_harness.h"
+
+#include <cmath>
+#include <limits>
+
+namespace asynct {
+
+std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& parts) {
+  builder_.clear();
+  for (const Part& part : parts) {
+    if (const auto copy = part.sequence->extend(static_cast<std::int64_t>(part.tokens.size())))
+      runner_.copy_blocks({&*copy, 1});
+    const auto first = builder_.add(*part.sequence, part.tokens);
+    for (std::size_t row = 0; row < part.tokens.size(); ++row)
+      builder_.want(first + static_cast<std::int32_t>(row));
+  }
+  runner_.forward(builder_.batch());
+  const auto vocabulary = static_cast<std::size_t>(runner_.vocabulary());
+  std::vector<std::vector<float>> logits;
+  std::int32_t row = 0;
+  for (const Part& part : parts) {
+    auto& out = logits.emplace_back(part.tokens.size() * vocabulary, std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t i = 0; i < part.tokens.size(); ++i)
+      runner_.logits(row++, std::span(out).subspan(i * vocabulary, vocabulary));
+  }
+  return logits;
+}
+
+std::vector<float> ModelHarness::logits_of(const std::vector<Token>& tokens, std::int64_t chunk) {
+  Sequence sequence = new_sequence();
+  const auto total = static_cast<std::int64_t>(tokens.size());
+  if (chunk == 0) chunk = total;
+  std::vector<float> all;
+  for (std::int64_t begin = 0; begin < total; begin += chunk) {
+    const auto end = std::min(begin + chunk, total);
+    const auto part = step({{&sequence, {tokens.begin() + begin, tokens.begin() + end}}});
+    all.insert(all.end(), part[0].begin(), part[0].end());
+  }
+  return all;
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas = {Isa::scalar};
+  if (cpu_features().avx2) isas.push_back(Isa::avx2);
+  if (cpu_features().avx512) isas.push_back(Isa::avx512);
+  if (cpu_features().amx_bf16) isas.push_back(Isa::amx);
+  return isas;
+}
+
+double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(double{a[i]} - b[i], 2);
+    norm += std::pow(double{b[i]}, 2);
+  }
+  return std::sqrt(difference / norm);  // NaN when anything is
+}
+
+}  // namespace asynct

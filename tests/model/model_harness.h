@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "asynct/engine/cpu_runner.h"
+#include "asynct/engine/step_builder.h"
+#include "asynct/kv/sequence.h"
+#include "asynct/text/token.h"
+
+namespace asynct {
+
+/// Drives a CpuRunner step by step, one level below the engine: whoever tests the model says what is in a
+/// step.
+class ModelHarness {
+ public:
+  ModelHarness(const std::string& dir, const CpuRunner::Options& options)
+      : runner_(dir, options), pool_(runner_.cache().blocks()), block_size_(options.block_size) {}
+
+  CpuRunner& runner() { return runner_; }
+  Sequence new_sequence() { return Sequence(pool_, block_size_); }
+  BlockPool& pool() { return pool_; }
+
+  struct Part {
+    Sequence* sequence;
+    std::vector<Token> tokens;  // appended in this step
+  };
+  /// One step over several sequences, in the order given (one-row parts first). Returns the logits of every
+  /// row of every part: [part][row * vocabulary + token].
+  std::vector<std::vector<float>> step(const std::vector<Part>& parts);
+
+  /// Logits of all rows of a fresh sequence, `chunk` tokens a step (0: all at once).
+  std::vector<float> logits_of(const std::vector<Token>& tokens, std::int64_t chunk = 0);
+
+ private:
+  CpuRunner runner_;
+  BlockPool pool_;
+  std::int32_t block_size_;
+  StepBuilder builder_;
+};
+
+/// Kernel families that this machine can run.
+std::vector<Isa> available_isas();
+
+/// ||a - b|| / ||b||.
+double relative_error(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace asynct
