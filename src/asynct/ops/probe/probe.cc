@@ -1,0 +1,74 @@
+#include "asynct/ops/probe/probe.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "asynct/ops/probe/kernels.h"
+#include "asynct/tensor/tensor.h"
+
+namespace asynct {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr std::int64_t kFmaRounds = 4'000'000;
+constexpr std::size_t kReadBytes = std::size_t{1} << 30;  // beyond the largest cache of a socket
+
+const probe::KernelTable& kernels(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return probe::kScalarKernels;
+    case Isa::avx2:
+      return probe::kAvx2Kernels;
+    case Isa::avx512:
+    case Isa::amx:
+      return probe::kAvx512Kernels;
+  }
+  return probe::kScalarKernels;
+}
+
+template <class Work>
+double best_rate(double amount, Work&& work) {
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, amount / seconds.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+double measure_fma_peak(ThreadPool& pool, Isa isa) {
+  const auto& kernel = kernels(isa);
+  float unused = 1.0F;
+  const std::int64_t rounds = isa == Isa::scalar ? kFmaRounds / 16 : kFmaRounds;
+  const double flops = kernel.multiply_add(1, &unused) * static_cast<double>(rounds) * pool.size();
+  return best_rate(flops, [&] {
+    pool.run([&](int /*worker*/) {
+      float sink = 1.0F;
+      kernel.multiply_add(rounds, &sink);
+      volatile float keep = sink;
+      (void)keep;
+    });
+  });
+}
+
+double measure_read_bandwidth(ThreadPool& pool, Isa isa) {
+  const auto& kernel = kernels(isa);
+  const Buffer buffer(kReadBytes);
+  constexpr std::int64_t kPiece = 1 << 18;  // floats, 1 MiB
+  constexpr auto kFloats = static_cast<std::int64_t>(kReadBytes / sizeof(float));
+  pool.parallel_for(kFloats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+    std::fill(buffer.as<float>() + begin, buffer.as<float>() + end, 1.0F);
+  });
+  return best_rate(static_cast<double>(kReadBytes), [&] {
+    pool.parallel_for(kFloats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+      volatile float keep = kernel.read(buffer.as<float>() + begin, end - begin);
+      (void)keep;
+    });
+  });
+}
+
+}  // namespace asynct
