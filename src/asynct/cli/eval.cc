@@ -1,7 +1,9 @@
-#include "asynct/cli/eval.h"
+// asynct eval: benchmark scores of a checkpoint.
 
-#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "asynct/base/interrupt.h"
 #include "asynct/base/mapped_file.h"
 #include "asynct/base/thread_pool.h"
+#include "asynct/cli/commands.h"
 #include "asynct/engine/engine_factory.h"
 #include "asynct/eval/evaluator.h"
 #include "asynct/eval/output_file.h"
@@ -107,6 +110,11 @@ void tell_interrupted(const EvalResult& result, const EvalOptions& options) {
                  options.progress.c_str());
 }
 
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail("standard output: cannot write: ", std::strerror(errno));
+}
+
 void run(const Arguments& arguments) {
   const EvalOptions options = eval_options(arguments);
   select_tasks(options.tasks);  // a misspelt name should not cost the loading of a model
@@ -128,12 +136,7 @@ void run(const Arguments& arguments) {
     file.write(report);
     file.commit();
   }
-  const std::string shown = arguments.json ? report : report_table(result);
-  if (!result.tasks.empty()) {
-    OutputFile out("/dev/stdout");
-    out.write(shown);
-    out.commit();
-  }
+  if (!result.tasks.empty()) print(arguments.json ? report : report_table(result));
   if (result.interrupted) {
     tell_interrupted(result, options);
     throw CLI::RuntimeError(kInterrupted);

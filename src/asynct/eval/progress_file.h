@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "asynct/eval/responses.h"
+
+namespace asynct {
+
+/// Responses of an unfinished run, on disk, so that `--resume` asks the model only for the rest. One JSON
+/// object a line: the model's key, then each task with a key over all its requests, then the responses in the
+/// order they came. A run with another model, precision, prompt or limit has other keys and is refused.
+class ProgressFile {
+ public:
+  /// With `resume`, reads `path` when it exists; else starts it anew. Errors: another model's file, not a
+  /// file of this kind, cannot write.
+  ProgressFile(std::string path, std::string model_key, bool resume);
+  ~ProgressFile();
+  ProgressFile(const ProgressFile&) = delete;
+  ProgressFile& operator=(const ProgressFile&) = delete;
+
+  /// Starts a task of responses.size() requests and fills in those known from before. Error: the file knows
+  /// the task with other requests.
+  void begin(const std::string& task, const std::string& key, std::vector<Response>& responses);
+  /// Adds one response to the task begun last. Written through at least every second.
+  void add(std::size_t request, const Response& response);
+  void flush();
+  /// The run is complete: deletes the file.
+  void remove();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Task {
+    std::string key;
+    std::map<std::size_t, Response> responses;
+  };
+  void read(const std::string& model_key);
+  void write(const std::string& line);
+
+  std::string path_;
+  std::map<std::string, Task> known_;
+  std::FILE* file_ = nullptr;
+  Clock::time_point flushed_ = Clock::now();
+};
+
+}  // namespace asynct
