@@ -1,0 +1,18 @@
+#include "asynct/ops/residual/residual_epilogue.h"
+
+namespace asynct {
+
+void ResidualEpilogue::operator()(std::int64_t begin, std::int64_t end, int /*worker*/) const {
+  const bool round = context.precision() == Precision::bf16;
+  for (std::int64_t row = begin; row < end; ++row) {
+    float* const added = product.row(row);
+    float* const sum = residual.row(row);
+    if (post != nullptr) post->apply(context, added, added, false);
+    for (std::int64_t i = 0; i < residual.cols; ++i) sum[i] += added[i];
+    if (round)
+      for (std::int64_t i = 0; i < residual.cols; ++i) sum[i] = round_to_bf16(sum[i]);
+    next.apply(context, sum, next_input.row(row), true);
+  }
+}
+
+}  // namespace asynct
