@@ -23,7 +23,8 @@ CpuRunner::CpuRunner(const std::string& dir, const Options& options)
       context_(pool_, options.isa, options.precision),
       decoder_(context_, load_config(dir), Checkpoint(dir), options.max_rows),
       cache_(decoder_.kv_shape(options.block_size),
-             whole_blocks(decoder_.kv_shape(options.block_size), options.kv_bytes)) {}
+             whole_blocks(decoder_.kv_shape(options.block_size), options.kv_bytes)),
+      max_rows_(options.max_rows) {}
 
 void CpuRunner::copy_blocks(std::span<const BlockCopy> copies) {
   // Targets are fresh blocks, so no copy depends on another.

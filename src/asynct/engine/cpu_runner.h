@@ -28,6 +28,7 @@ class CpuRunner : public ModelRunner {
   void greedy(std::int32_t first, std::span<std::int32_t> tokens) override;
   void logits(std::int32_t row, std::span<float> logits) override;
 
+  std::int64_t max_rows() const { return max_rows_; }
   const Decoder& decoder() const { return decoder_; }
   const KvCache& cache() const { return cache_; }
 
@@ -37,6 +38,7 @@ class CpuRunner : public ModelRunner {
   Decoder decoder_;
   KvCache cache_;
   ConstMatrix hidden_;
+  std::int64_t max_rows_;
 };
 
 }  // namespace asynct

@@ -87,25 +87,37 @@ Decoder::Activations Decoder::activations(std::int64_t rows) const {
 ConstMatrix Decoder::forward(const StepBatch& batch, const KvCache& cache) {
   assert(batch.rows() <= max_rows_);
   const Activations a = activations(batch.rows());
+  const std::size_t last = layers_.size() - 1;
   plan_.build(config_.attention, batch, context_.pool().size());
   embedding_->run(context_, batch.tokens, a.residual);
   layers_[0].input_norm.run(context_, a.residual, a.input);
-  for (std::size_t layer = 0; layer < layers_.size(); ++layer) run_layer(layer, batch, cache, a);
+  for (std::size_t layer = 0; layer < last; ++layer) {
+    project_qkv(layer, batch, cache, a);
+    attend_and_feed_forward(layer, batch, plan_, cache, a);
+  }
+  project_qkv(last, batch, cache, a);
+  if (batch.logits_rows.empty()) return {};  // a chunk of a prompt: its keys and values were all it was for
+  tail_.build(config_.attention, batch, context_.pool().size());
+  const Activations t = take_tail(a);
+  attend_and_feed_forward(last, tail_.batch(), tail_.plan(), cache, t);
 
-  const auto wanted = static_cast<std::int64_t>(batch.logits_rows.size());
-  const Matrix hidden(hidden_.as<float>(), wanted, config_.hidden_size);
-  for (std::int64_t i = 0; i < wanted; ++i)
-    std::copy_n(a.input.row(batch.logits_rows[static_cast<std::size_t>(i)]), hidden.cols, hidden.row(i));
+  const Matrix hidden(hidden_.as<float>(), t.input.rows, config_.hidden_size);
+  for (std::int64_t i = 0; i < t.input.rows; ++i)
+    std::copy_n(t.input.row(i), hidden.cols, hidden.row(tail_.result()[static_cast<std::size_t>(i)]));
   return hidden;
 }
 
-void Decoder::run_layer(std::size_t index, const StepBatch& batch, const KvCache& cache,
-                        const Activations& a) {
-  const Layer& layer = layers_[index];
-  const KvLayer kv = cache.layer(static_cast<std::int32_t>(index));
+void Decoder::project_qkv(std::size_t index, const StepBatch& batch, const KvCache& cache,
+                          const Activations& a) {
+  layers_[index].qkv_projection.run(context_, rope_, batch, a.input, a.qkv,
+                                    cache.layer(static_cast<std::int32_t>(index)));
+}
 
-  layer.qkv_projection.run(context_, rope_, batch, a.input, a.qkv, kv);
-  layer.attention.run(context_, plan_, batch, kv, a.qkv.slice_cols(0, a.attended.cols), a.attended);
+void Decoder::attend_and_feed_forward(std::size_t index, const StepBatch& batch, const AttentionPlan& plan,
+                                      const KvCache& cache, const Activations& a) {
+  const Layer& layer = layers_[index];
+  layer.attention.run(context_, plan, batch, cache.layer(static_cast<std::int32_t>(index)),
+                      a.qkv.slice_cols(0, a.attended.cols), a.attended);
   layer.output_projection.run(
       context_, a.attended, a.product,
       ResidualEpilogue{.context = context_,
@@ -121,6 +133,21 @@ void Decoder::run_layer(std::size_t index, const StepBatch& batch, const KvCache
                                           .next_input = a.input,
                                           .post = nullptr,
                                           .next = norm_after(index)});
+}
+
+Decoder::Activations Decoder::take_tail(const Activations& a) {
+  // In two steps, through buffers that are free now: tail rows come in another order than the batch's.
+  const Activations t = activations(static_cast<std::int64_t>(tail_.source().size()));
+  for (std::int64_t i = 0; i < t.residual.rows; ++i) {
+    const std::int32_t row = tail_.source()[static_cast<std::size_t>(i)];
+    std::copy_n(a.residual.row(row), t.product.cols, t.product.row(i));
+    std::copy_n(a.qkv.row(row), t.attended.cols, t.attended.row(i));
+  }
+  for (std::int64_t i = 0; i < t.residual.rows; ++i) {
+    std::copy_n(t.product.row(i), t.residual.cols, t.residual.row(i));
+    std::copy_n(t.attended.row(i), t.attended.cols, t.qkv.row(i));
+  }
+  return t;
 }
 
 const Norm& Decoder::norm_after(std::size_t layer) const {

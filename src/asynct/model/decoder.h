@@ -6,6 +6,7 @@
 #include "asynct/kv/kv_cache.h"
 #include "asynct/model/checkpoint.h"
 #include "asynct/model/config.h"
+#include "asynct/model/tail_batch.h"
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/embedding/embedding.h"
 #include "asynct/ops/feed_forward/feed_forward.h"
@@ -62,7 +63,10 @@ class Decoder {
   };
 
   void add_layer(const LayerWeights& weights);
-  void run_layer(std::size_t index, const StepBatch& batch, const KvCache& cache, const Activations& a);
+  void project_qkv(std::size_t index, const StepBatch& batch, const KvCache& cache, const Activations& a);
+  void attend_and_feed_forward(std::size_t index, const StepBatch& batch, const AttentionPlan& plan,
+                               const KvCache& cache, const Activations& a);
+  Activations take_tail(const Activations& a);
   const Norm& norm_after(std::size_t layer) const;
   Activations activations(std::int64_t rows) const;
 
@@ -78,6 +82,7 @@ class Decoder {
   std::int64_t max_rows_;
   Buffer residual_, input_, product_, qkv_, attended_, hidden_;
   AttentionPlan plan_;
+  TailBatch tail_;  // the last layer's
 };
 
 }  // namespace asynct

@@ -1,0 +1,139 @@
+// asynct bench: what a model does on this machine, next to what the machine can do.
+
+#include <cstdio>
+#include <memory>
+
+#include "asynct/base/error.h"
+#include "asynct/base/json.h"
+#include "asynct/base/mapped_file.h"
+#include "asynct/cli/commands.h"
+#include "asynct/engine/benchmark.h"
+#include "asynct/ops/probe/probe.h"
+#include "asynct/text/tokenizer.h"
+
+namespace asynct {
+namespace {
+
+struct BenchOptions {
+  std::string model;
+  BenchmarkOptions work;
+  std::string text_file;
+  std::string dtype = "fp32";
+  int threads = 0;
+  std::int64_t batch_tokens = 1024;
+  bool json = false;
+};
+
+struct Machine {
+  Isa isa;
+  int threads;
+  double fma_peak;        // FLOP/s
+  double read_bandwidth;  // bytes/s
+};
+
+Machine probe(Isa isa, int threads) {
+  ThreadPool pool(threads);
+  return {isa, threads, measure_fma_peak(pool, isa), measure_read_bandwidth(pool, isa)};
+}
+
+void print_table(const Machine& machine, const std::vector<BenchmarkResult>& results) {
+  std::printf("%s kernels, %d threads; measured peaks: %.1f GFLOP/s of FMA, %.1f GB/s read\n\n",
+              std::string(name(machine.isa)).c_str(), machine.threads, machine.fma_peak / 1e9,
+              machine.read_bandwidth / 1e9);
+  std::printf("%-20s %10s %10s %8s %8s %9s %8s %8s\n", "test", "tokens/s", "ms", "MB/step", "% of bw",
+              "GFLOP/s", "% of FMA", "active");
+  for (const BenchmarkResult& r : results) {
+    // Bandwidth is the yardstick of a step that reads each weight for few rows; a prefill reads it for many.
+    const bool decode = r.name.starts_with("decode");
+    const double steps = decode ? r.steps : 1;
+    std::printf("%-20s %10.1f %10.2f %8.1f ", r.name.c_str(), r.tokens_per_second, r.seconds / steps * 1e3,
+                r.read_bytes / 1e6);
+    if (decode)
+      std::printf("%8.1f ", 100 * r.read_bytes * steps / r.seconds / machine.read_bandwidth);
+    else
+      std::printf("%8s ", "-");
+    std::printf("%9.1f %8.1f %8.3f\n", r.flops / r.seconds / 1e9,
+                100 * r.flops / r.seconds / machine.fma_peak, r.active_neurons);
+  }
+}
+
+void print_json(const Machine& machine, const std::vector<BenchmarkResult>& results) {
+  Json report;
+  report["isa"] = name(machine.isa);
+  report["threads"] = machine.threads;
+  report["fma_peak_flops"] = machine.fma_peak;
+  report["read_bandwidth_bytes"] = machine.read_bandwidth;
+  report["results"] = Json::array();
+  for (const BenchmarkResult& r : results)
+    report["results"].push_back({{"name", r.name},
+                                 {"seconds", r.seconds},
+                                 {"steps", r.steps},
+                                 {"tokens_per_second", r.tokens_per_second},
+                                 {"dense_bytes_a_step", r.dense_bytes},
+                                 {"read_bytes_a_step", r.read_bytes},
+                                 {"flops", r.flops},
+                                 {"active_neurons", r.active_neurons}});
+  std::printf("%s\n", dump_json(report, 2).c_str());
+}
+
+void bench(BenchOptions options) {
+  constexpr std::size_t kMaxText = std::size_t{16} << 20;
+  const Isa isa = select_isa();
+  const int threads = options.threads == 0 ? available_cores() : options.threads;
+  const ModelConfig config = load_config(options.model);
+  if (!options.text_file.empty())
+    options.work.text = Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
+  const Precision precision = options.dtype == "bf16" ? Precision::bf16 : Precision::fp32;
+  const KvShape shape{.layers = config.layers,
+                      .kv_heads = config.kv_heads,
+                      .head_dim = config.head_dim,
+                      .dtype = precision == Precision::bf16 ? DType::bf16 : DType::f32};
+  CpuRunner runner(options.model, {.threads = threads,
+                                   .isa = isa,
+                                   .precision = precision,
+                                   .max_rows = options.batch_tokens,
+                                   .kv_bytes = benchmark_kv_bytes(shape, options.work)});
+  const auto results = run_benchmark(runner, options.work);
+  const Machine machine = probe(isa, threads);
+  if (options.json)
+    print_json(machine, results);
+  else
+    print_table(machine, results);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "prefill and decode rates, next to the machine's peaks");
+  command->add_option("model", options->model, "checkpoint directory")->required();
+  command->add_option("--prefill", options->work.prefill, "prompt lengths")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch", options->work.batches, "sequences that decode at once")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--context", options->work.contexts, "tokens that each of them has")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--steps", options->work.decode_steps, "decode steps a repeat")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--repeats", options->work.repeats, "the median is reported")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--text", options->text_file, "file whose tokens are used (default: random tokens)");
+  command->add_option("--dtype", options->dtype, "fp32 or bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command->add_option("--threads", options->threads, "0 is one a core")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--batch-tokens", options->batch_tokens, "rows a step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_flag("--json", options->json, "for programs");
+  command->callback([options] { bench(*options); });
+}
+
+}  // namespace asynct
