@@ -16,15 +16,16 @@ constexpr int kTileDataFeature = 18;       // XFEATURE_XTILEDATA
 
 CpuFeatures detect() {
   CpuFeatures found;
-  found.avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  found.avx512 = found.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni");
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
+  // clang 14 does not know "f16c" as a feature string.
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && ((ecx >> 29) & 1U) != 0;
+  found.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
+  found.avx512 = found.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni");
   if (found.avx512 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0)
     found.avx512_bf16 = (eax >> 5) & 1U;
   if (found.avx512_bf16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {

@@ -78,8 +78,7 @@ void Checkpoint::open_shards(const std::string& index_path) {
   }
   if (found == weight_map.size()) return;
   for (const auto& [name, i] : file_of_)
-    if (const auto& entries = files_[i].entries();
-        std::none_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.name == name; }))
+    if (!files_[i].has(name))
       fail(files_[i].path(), ": tensor \"", name, "\" is missing, but the index says it is there");
 }
 

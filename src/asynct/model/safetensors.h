@@ -37,6 +37,8 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
 
+  bool has(std::string_view name) const { return index_.count(name) != 0; }
+
   /// Nothing when there is no such tensor. Errors: a dtype other than F32, BF16 and F16, more than 4
   /// dimensions.
   std::optional<TensorView> find(std::string_view name) const;
