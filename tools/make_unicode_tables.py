@@ -82,7 +82,7 @@ def normalization_barriers():
     def differs(form, text):
         return forms[form].normalize_str(text) != unicodedata.normalize(form, text)
 
-    found = set()
+    found = {c for c in code_points() if unicodedata.category(chr(c)) == "Cn"}
     for c in code_points():
         contexts = [f"a{chr(c)}\u0323", f"a\u0301{chr(c)}", f"a{chr(c)}\u0334"]
         if any(differs(form, chr(c)) for form in forms) or any(differs("NFC", text) for text in contexts):
@@ -99,7 +99,6 @@ def inert(barriers):
     second |= {pair[2] for pair in canonical_pairs()}
     return barriers | {c for c in code_points()
                        if c not in second and unicodedata.combining(chr(c)) == 0
-                       and unicodedata.category(chr(c)) != "Cn"  # a later utf8proc may compose it
                        and unicodedata.normalize("NFC", chr(c)) == chr(c)}
 
 

@@ -18,24 +18,51 @@ bool surely_composed(std::string_view text) {
   std::size_t i = ascii_prefix(text);
   while (i < text.size()) {
     const CodePoint c = decode_valid_utf8(text.data() + i);
-    if ((unicode::properties(c.value) & unicode::kNfcInert) == 0) return false;
+    if ((unicode::properties(c.value) & unicode::kInert) == 0) return false;
     i += static_cast<std::size_t>(c.length);
   }
   return true;
 }
 
-std::string unicode_form(std::string_view text, UnicodeForm::Form form) {
+int utf8proc_options(UnicodeForm::Form form) {
   using Form = UnicodeForm::Form;
   int options = UTF8PROC_STABLE;
   options |= form == Form::nfc || form == Form::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == Form::nfkc || form == Form::nfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* out = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &out, static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, &std::free);
+  return options;
+}
+
+void append_form(std::string& out, std::string_view text, UnicodeForm::Form form) {
+  if (ascii_prefix(text) == text.size()) {
+    out.append(text);
+    return;
+  }
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                             static_cast<utf8proc_option_t>(utf8proc_options(form)));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   if (size < 0) fail("Unicode normalization of ", text.size(), " bytes: ", utf8proc_errmsg(size));
-  return {reinterpret_cast<const char*>(out), static_cast<std::size_t>(size)};
+  out.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size));
+}
+
+/// Normalizes the text between barriers piece by piece.
+std::string unicode_form(std::string_view text, UnicodeForm::Form form) {
+  std::string out;
+  out.reserve(text.size());
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = decode_valid_utf8(text.data() + i);
+    const std::size_t next = i + static_cast<std::size_t>(c.length);
+    if ((unicode::properties(c.value) & unicode::kBarrier) != 0) {
+      append_form(out, text.substr(done, i - done), form);
+      out.append(text.substr(i, next - i));
+      done = next;
+    }
+    i = next;
+  }
+  append_form(out, text.substr(done), form);
+  return out;
 }
 
 }  // namespace

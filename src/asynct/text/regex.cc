@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "asynct/base/error.h"
+#include "asynct/text/regex_dialect.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct {
@@ -36,29 +37,6 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-/// Constructs that Oniguruma and PCRE2 both accept but read differently.
-void refuse_dialect(std::string_view pattern, std::string_view what) {
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const std::string_view rest = pattern.substr(i);
-    if (rest[0] == '\\') {
-      if (rest.starts_with("\\h") || rest.starts_with("\\H"))
-        fail(what, ": pattern \"", pattern, "\": \\h (a hexadecimal digit there) is not supported");
-      ++i;
-    } else if (in_class) {
-      if (rest.starts_with("&&"))
-        fail(what, ": pattern \"", pattern, "\": intersection of character classes (&&) is not supported");
-      if (rest[0] == '[' && !rest.starts_with("[:"))
-        fail(what, ": pattern \"", pattern, "\": a character class within another is not supported");
-      if (rest.starts_with("[:")) i = std::min(pattern.find(":]", i + 2), pattern.size() - 2) + 1;
-      if (rest[0] == ']') in_class = false;
-    } else if (rest[0] == '[') {
-      in_class = true;
-      if (rest.starts_with("[^")) ++i;
-    }
-  }
-}
-
 /// Steps allowed for one search: generous for patterns that scan the text once, hopeless for exponential
 /// ones.
 std::uint32_t match_limit(std::size_t text) {
@@ -82,14 +60,14 @@ Regex::Regex(std::string_view pattern, std::string_view what)
     : code_(new Code{std::string(pattern), std::string(what), nullptr}) {
   if (pattern.size() > kMaxPattern)
     fail(what, ": a pattern of ", pattern.size(), " bytes, more than the limit of ", kMaxPattern);
-  refuse_dialect(pattern, what);
+  const std::string translated = to_pcre2(pattern, what);
   const CompileContext context(pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kMaxNesting);
   int error = 0;
   PCRE2_SIZE place = 0;
   // As Oniguruma's Ruby syntax: ^ and $ match at lines. \C would split characters, so it is off.
-  code_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+  code_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
                                   &place, context.get()));
   if (!code_->code)

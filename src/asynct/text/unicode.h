@@ -14,7 +14,8 @@ enum Property : std::uint8_t {
   kNumeric = 8,    // the Digits pre-tokenizer
   kWord = 16,      // single_word of added tokens
   kWhite = 32,     // lstrip and rstrip of added tokens
-  kNfcInert = 64,  // NFC changes neither it nor its neighbours on its account
+  kInert = 64,     // NFC changes neither it nor its neighbours on its account
+  kBarrier = 128,  // normalization there does not know its decomposition or combining class (too new)
 };
 
 extern const std::uint16_t kBlockIndex[0x110000 / 128];
