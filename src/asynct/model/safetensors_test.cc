@@ -29,8 +29,16 @@ std::string length_of(std::uint64_t length) {
 
 std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,
                    const std::string& offsets) {
-  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets +
-         "}";
+  return cat("\"", name) + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" +
+         offsets + "}";
+}
+
+/// {a,b,...}
+template <class... Rest>
+std::string object(const std::string& first, const Rest&... rest) {
+  std::string text = cat("{", first);
+  ((text += cat(",", rest)), ...);
+  return text + "}";
 }
 
 std::vector<SafetensorsEntry> parse(const std::string& file) {
@@ -39,10 +47,10 @@ std::vector<SafetensorsEntry> parse(const std::string& file) {
 
 TEST(Safetensors, ReadsWhatIsThere) {
   const TempDir dir;
-  std::string file =
-      file_of("{" + tensor("b", "BF16", "[2,3]", "[4,16]") + "," + tensor("a", "F32", "[1]", "[0,4]") +
-                  R"(,"__metadata__":{"format":"pt"}})" + "   ",
-              16);
+  const std::string metadata = R"("__metadata__":{"format":"pt"})";
+  std::string file = file_of(
+      object(tensor("b", "BF16", "[2,3]", "[4,16]"), tensor("a", "F32", "[1]", "[0,4]"), metadata) + "   ",
+      16);
   const float value = 1.5F;
   std::memcpy(file.data() + file.size() - 16, &value, 4);
   const SafetensorsFile safetensors(dir.write("x.safetensors", file));
@@ -58,7 +66,8 @@ TEST(Safetensors, ReadsWhatIsThere) {
 TEST(Safetensors, MisalignedTensorsAreCopied) {
   const TempDir dir;
   for (int padding = 0; padding < 8; ++padding) {
-    std::string header = "{" + tensor("a", "F32", "[3]", "[0,12]") + "}" + std::string(padding, ' ');
+    const auto spaces = static_cast<std::size_t>(padding);
+    std::string header = object(tensor("a", "F32", "[3]", "[0,12]")) + std::string(spaces, ' ');
     std::string file = file_of(header, 12);
     const float values[3] = {1, -2, 3};
     std::memcpy(file.data() + file.size() - 12, values, 12);
@@ -98,43 +107,42 @@ TEST(Safetensors, HostileFiles) {
       {file_of("{\"__metadata__\":{\"a\":1}}", 0), "unexpected a number"},
       {file_of("{\"__metadata__\":{\"a\":{}}}", 0), "unexpected an object"},
       {file_of("{\"__metadata__\":{},\"__metadata__\":{}}", 0), "twice"},
-      {file_of("{" + good + "," + good + "}", 8), "names \"a\" twice"},
-      {file_of("{" + tensor("a", "F33", "[2]", "[0,8]") + "}", 8), "unknown dtype \"F33\""},
-      {file_of("{" + tensor("a", "F32", "[-2]", "[0,8]") + "}", 8), "negative"},
-      {file_of("{" + tensor("a", "F32", "[2.0]", "[0,8]") + "}", 8), "unexpected 2.0"},
-      {file_of("{" + tensor("a", "F32", "[[2]]", "[0,8]") + "}", 8), "unexpected a list"},
-      {file_of("{" + tensor("a", "F32", "[true]", "[0,8]") + "}", 8), "unexpected true"},
-      {file_of("{" + tensor("a", "F32", "[9223372036854775808]", "[0,8]") + "}", 8), "dimension"},
-      {file_of("{" + tensor("a", "F32", "[4611686018427387904,4]", "[0,8]") + "}", 8), "overflows 64 bits"},
-      {file_of("{" + tensor("a", "F32", "[3]", "[0,8]") + "}", 8), "need 12 bytes, data_offsets give 8"},
-      {file_of("{" + tensor("a", "F32", "[2]", "[8,0]") + "}", 8), "run backwards"},
-      {file_of("{" + tensor("a", "F32", "[2]", "[0]") + "}", 8), "expected the keys"},
-      {file_of("{" + tensor("a", "F32", "[2]", "[0,8,8]") + "}", 8), "more than two"},
-      {file_of("{" + tensor("a", "F32", "[2]", "[4,12]") + "}", 12), "a hole"},
-      {file_of("{" + good + "," + tensor("b", "F32", "[2]", "[4,12]") + "}", 12), "overlap"},
-      {file_of("{" + good + "," + tensor("b", "F32", "[2]", "[0,8]") + "}", 8), "overlap"},
-      {file_of("{" + good + "," + tensor("b", "F32", "[2]", "[12,20]") + "}", 20), "a hole"},
-      {file_of("{" + good + "}", 7), "truncated?"},
-      {file_of("{" + good + "}", 9), "holds 9 bytes of data, its tensors 8"},
-      {file_of("{" + tensor("a", "F4", "[3]", "[0,1]") + "}", 1), "not whole bytes"},
-      {file_of("{" + tensor("a", "U8", "[1]", "[18446744073709551614,18446744073709551615]") + "}", 1),
-       "a hole"},
+      {file_of(object(good, good), 8), "names \"a\" twice"},
+      {file_of(object(tensor("a", "F33", "[2]", "[0,8]")), 8), "unknown dtype \"F33\""},
+      {file_of(object(tensor("a", "F32", "[-2]", "[0,8]")), 8), "negative"},
+      {file_of(object(tensor("a", "F32", "[2.0]", "[0,8]")), 8), "unexpected 2.0"},
+      {file_of(object(tensor("a", "F32", "[[2]]", "[0,8]")), 8), "unexpected a list"},
+      {file_of(object(tensor("a", "F32", "[true]", "[0,8]")), 8), "unexpected true"},
+      {file_of(object(tensor("a", "F32", "[9223372036854775808]", "[0,8]")), 8), "dimension"},
+      {file_of(object(tensor("a", "F32", "[4611686018427387904,4]", "[0,8]")), 8), "overflows 64 bits"},
+      {file_of(object(tensor("a", "F32", "[3]", "[0,8]")), 8), "need 12 bytes, data_offsets give 8"},
+      {file_of(object(tensor("a", "F32", "[2]", "[8,0]")), 8), "run backwards"},
+      {file_of(object(tensor("a", "F32", "[2]", "[0]")), 8), "expected the keys"},
+      {file_of(object(tensor("a", "F32", "[2]", "[0,8,8]")), 8), "more than two"},
+      {file_of(object(tensor("a", "F32", "[2]", "[4,12]")), 12), "a hole"},
+      {file_of(object(good, tensor("b", "F32", "[2]", "[4,12]")), 12), "overlap"},
+      {file_of(object(good, tensor("b", "F32", "[2]", "[0,8]")), 8), "overlap"},
+      {file_of(object(good, tensor("b", "F32", "[2]", "[12,20]")), 20), "a hole"},
+      {file_of(object(good), 7), "truncated?"},
+      {file_of(object(good), 9), "holds 9 bytes of data, its tensors 8"},
+      {file_of(object(tensor("a", "F4", "[3]", "[0,1]")), 1), "not whole bytes"},
+      {file_of(object(tensor("a", "U8", "[1]", "[18446744073709551614,18446744073709551615]")), 1), "a hole"},
       {file_of(std::string("{\"a\":") + std::string(200000, '[') + "}", 0), "unexpected a list"},
   };
   for (const auto& each : kCases) expect_error([&] { parse(each.file); }, each.message);
 }
 
 TEST(Safetensors, EveryTruncationIsAnError) {
-  const std::string file = file_of("{" + tensor("a", "F32", "[2]", "[0,8]") + "}", 8);
+  const std::string file = file_of(object(tensor("a", "F32", "[2]", "[0,8]")), 8);
   ASSERT_EQ(parse(file).size(), 1U);
   for (std::size_t size = 0; size < file.size(); ++size) EXPECT_THROW(parse(file.substr(0, size)), Error);
 }
 
 TEST(Safetensors, OtherDtypesFailOnlyWhenUsed) {
   const TempDir dir;
-  const SafetensorsFile file(dir.write("x", file_of("{" + tensor("ids", "I64", "[2]", "[0,16]") + "," +
-                                                        tensor("deep", "F32", "[1,1,1,1,1]", "[16,20]") +
-                                                        "," + tensor("none", "F32", "[0,9]", "[20,20]") + "}",
+  const SafetensorsFile file(dir.write("x", file_of(object(tensor("ids", "I64", "[2]", "[0,16]"),
+                                                           tensor("deep", "F32", "[1,1,1,1,1]", "[16,20]"),
+                                                           tensor("none", "F32", "[0,9]", "[20,20]")),
                                                     20)));
   expect_error([&] { file.find("ids"); }, "tensor \"ids\": dtype I64 is not supported");
   expect_error([&] { file.find("deep"); }, "5 dimensions");
@@ -163,7 +171,7 @@ TEST(Safetensors, WriterRoundTripAndCleanUp) {
 }
 
 std::string one_tensor(const std::string& name) {
-  return file_of("{" + tensor(name, "F32", "[2]", "[0,8]") + "}", 8);
+  return file_of(object(tensor(name, "F32", "[2]", "[0,8]")), 8);
 }
 
 TEST(Checkpoint, SingleFile) {

@@ -45,7 +45,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Safete
   std::size_t data_bytes = 0;
   for (const SafetensorsSpec& spec : tensors) {
     const std::size_t bytes = static_cast<std::size_t>(spec.shape.elements()) * size_of(spec.dtype);
-    header += "," + entry_text(spec, data_bytes, data_bytes + bytes);
+    header += cat(",", entry_text(spec, data_bytes, data_bytes + bytes));
     begin_.push_back(data_bytes);
     data_bytes += bytes;
   }
