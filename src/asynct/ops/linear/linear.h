@@ -6,6 +6,7 @@
 
 #include "asynct/base/function_ref.h"
 #include "asynct/ops/context.h"
+#include "asynct/ops/linear/packed_matrix.h"
 
 namespace asynct {
 
@@ -26,19 +27,20 @@ class Linear {
   /// product. The views are read here and not kept.
   Linear(const OpContext& context, std::span<const TensorView> parts);
 
-  std::int64_t inputs() const { return inputs_; }
-  std::int64_t outputs() const { return outputs_; }
-  std::size_t packed_bytes() const { return packed_.size(); }
+  std::int64_t inputs() const { return weight_.inputs(); }
+  std::int64_t outputs() const { return weight_.outputs(); }
+  std::size_t packed_bytes() const { return weight_.bytes(); }
 
   /// x [M, inputs], y [M, outputs], not overlapping. In bf16 precision x must hold bf16 values; y is stored
-  /// unrounded: rounding is the business of the fused operator whose epilogue runs.
+  /// unrounded: rounding is the business of the fused operator whose epilogue runs. A row of x is not read
+  /// any more when the epilogue is called for it.
   void run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowEpilogue> epilogue = {}) const;
 
+  /// For operators that multiply inside parallel regions of their own (linear/multiply.h).
+  const linear::PackedMatrix& weight() const { return weight_; }
+
  private:
-  std::int64_t inputs_ = 0;
-  std::int64_t outputs_ = 0;
-  DType dtype_ = DType::f32;
-  Buffer packed_;
+  linear::PackedMatrix weight_;
 };
 
 }  // namespace asynct

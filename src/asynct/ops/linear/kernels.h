@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+// Private to the products: what the driver (multiply.cc) and the kernels of each ISA agree on. Included by
+// units compiled with -m flags, hence no inline functions here.
+namespace asynct::linear {
+
+/// Outputs of a weight panel: one AVX-512 register, two of AVX2.
+constexpr int kPanel = 16;
+
+/// Inputs of a block of packed activations. A block of 14 rows is 15 KB and a widened tile of two panels is
+/// 32 KB, so that both stay in a 48 KB L1 during one call of a kernel.
+constexpr int kBlockInputs = 256;
+
+/// Floats between the rows of a block: 17 cache lines, so that the rows of a tile fall into different sets.
+constexpr int kRowStride = kBlockInputs + 16;
+
+/// One call of a tile kernel: c[r, n] (+)= sum_k a[r, k] * b[n, k] over R rows and P panels (template
+/// parameters of the kernel), k ascending in every lane.
+struct TileArgs {
+  const float* a;             // [blocks of inputs][rows of the pack][kRowStride]
+  std::int64_t block_stride;  // floats between blocks of a
+  const void* b;              // first panel
+  std::int64_t panel_stride;  // bytes between panels
+  std::int64_t inputs;        // even
+  float* c;
+  std::int64_t c_stride;
+  std::int64_t columns;  // valid columns of c, (P - 1) * kPanel < columns <= P * kPanel
+  bool accumulate;       // start from c (an earlier block of inputs) instead of 0
+};
+using TileKernel = void (*)(const TileArgs&);
+
+enum class Storage { f32, bf16, f16 };
+constexpr int kStorages = 3;
+constexpr int kMaxRows = 14;
+constexpr int kPanelCounts = 4;  // 1, 2, 4 and 8 panels
+
+/// Kernels of one ISA.
+struct KernelTable {
+  int max_rows;     // rows a tile may have, <= kMaxRows
+  int tile_panels;  // panels of the widened tile of many rows
+  /// tile[storage][rows - 1][log2(panels)]; null where the accumulators would not fit the registers.
+  TileKernel tile[kStorages][kMaxRows][kPanelCounts];
+  /// Widens `inputs` (even) inputs of a panel to float [inputs][kPanel].
+  void (*widen[kStorages])(const void* panel, std::int64_t inputs, float* out);
+};
+
+extern const KernelTable kScalarKernels;
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+
+}  // namespace asynct::linear

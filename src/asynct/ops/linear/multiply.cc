@@ -1,0 +1,141 @@
+#include "asynct/ops/linear/multiply.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace asynct::linear {
+namespace {
+
+const KernelTable& table_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return kScalarKernels;
+    case Isa::avx2:
+      return kAvx2Kernels;
+    case Isa::avx512:
+    case Isa::amx:
+      return kAvx512Kernels;
+  }
+  return kScalarKernels;
+}
+
+std::int64_t even(std::int64_t inputs) { return (inputs + 1) / 2 * 2; }
+
+std::int64_t blocks_of(std::int64_t inputs) { return (inputs + kBlockInputs - 1) / kBlockInputs; }
+
+std::int64_t tile_floats(const KernelTable& table) {
+  return std::int64_t{table.tile_panels} * kPanel * kBlockInputs;
+}
+
+// log2 of the most panels a kernel of `rows` rows has, at most `panels`.
+int panel_log(const KernelTable& table, Storage storage, std::int64_t rows, std::int64_t panels) {
+  int log = std::min(kPanelCounts, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(panels)))) - 1;
+  while (table.tile[static_cast<int>(storage)][rows - 1][log] == nullptr) --log;
+  return log;
+}
+
+}  // namespace
+
+Multiplier::Multiplier(Isa isa) : table_(table_of(isa)) {}
+
+std::int64_t Multiplier::panel_grain(std::int64_t rows) const {
+  if (rows > table_.max_rows) return table_.tile_panels;
+  return std::int64_t{1} << panel_log(table_, Storage::f32, rows, 1 << (kPanelCounts - 1));
+}
+
+std::size_t Multiplier::scratch_bytes(std::int64_t rows, std::int64_t inputs) const {
+  return static_cast<std::size_t>(blocks_of(inputs) * rows * kRowStride + tile_floats(table_)) *
+         sizeof(float);
+}
+
+PackedRows Multiplier::pack(ConstMatrix x, std::byte* scratch) const {
+  float* const tile = reinterpret_cast<float*>(scratch);
+  float* const data = tile + tile_floats(table_);
+  for (std::int64_t block = 0; block < blocks_of(x.cols); ++block) {
+    const std::int64_t begin = block * kBlockInputs;
+    const std::int64_t count = std::min<std::int64_t>(kBlockInputs, x.cols - begin);
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      float* const to = data + (block * x.rows + r) * kRowStride;
+      std::memcpy(to, x.row(r) + begin, static_cast<std::size_t>(count) * sizeof(float));
+      if (count % 2 != 0) to[count] = 0;
+    }
+  }
+  return {data, tile, x.rows, x.cols};
+}
+
+void Multiplier::multiply(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
+                          Matrix y) const {
+  assert(x.inputs == weight.inputs() && x.rows == y.rows);
+  assert(first_panel * kPanel + y.cols <= weight.outputs());
+  if (x.rows <= table_.max_rows)
+    multiply_few(x, weight, first_panel, y);
+  else
+    multiply_many(x, weight, first_panel, y);
+}
+
+// One tile of rows: weights pass once through the registers, all inputs at a time, as many panels together as
+// the registers hold.
+void Multiplier::multiply_few(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
+                              Matrix y) const {
+  const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
+  for (std::int64_t p = 0; p < panels;) {
+    const int log = panel_log(table_, weight.storage(), x.rows, panels - p);
+    const std::int64_t count = std::int64_t{1} << log;
+    table_.tile[static_cast<int>(weight.storage())][x.rows - 1][log]({
+        .a = x.data,
+        .block_stride = x.rows * kRowStride,
+        .b = weight.panel(first_panel + p),
+        .panel_stride = weight.panel_bytes(),
+        .inputs = even(x.inputs),
+        .c = y.data + p * kPanel,
+        .c_stride = y.stride,
+        .columns = std::min(count * kPanel, y.cols - p * kPanel),
+        .accumulate = false,
+    });
+    p += count;
+  }
+}
+
+// Many tiles of rows: a tile of weights, kBlockInputs by tile_panels, is widened once and stays in L1 while
+// all tiles of rows pass it; sums continue from y at the next block of inputs.
+void Multiplier::multiply_many(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
+                               Matrix y) const {
+  const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
+  const std::int64_t row_tiles = (x.rows + table_.max_rows - 1) / table_.max_rows;
+  const auto element = static_cast<std::int64_t>(weight.storage() == Storage::f32 ? sizeof(float) : 2);
+  for (std::int64_t p = 0; p < panels; p += table_.tile_panels) {
+    const std::int64_t count = std::min<std::int64_t>(table_.tile_panels, panels - p);
+    for (std::int64_t block = 0; block < blocks_of(x.inputs); ++block) {
+      const std::int64_t inputs = std::min<std::int64_t>(kBlockInputs, even(x.inputs) - block * kBlockInputs);
+      const std::byte* b = weight.panel(first_panel + p) + block * kBlockInputs * kPanel * element;
+      std::int64_t panel_stride = weight.panel_bytes();
+      if (weight.storage() != Storage::f32) {
+        for (std::int64_t i = 0; i < count; ++i)
+          table_.widen[static_cast<int>(weight.storage())](b + i * panel_stride, inputs,
+                                                           x.tile + i * kBlockInputs * kPanel);
+        b = reinterpret_cast<const std::byte*>(x.tile);
+        panel_stride = kBlockInputs * kPanel * sizeof(float);
+      }
+      for (std::int64_t t = 0; t < row_tiles; ++t) {
+        const std::int64_t begin = t * x.rows / row_tiles;  // tiles of nearly equal height
+        const std::int64_t rows = (t + 1) * x.rows / row_tiles - begin;
+        const int log = count == 1 ? 0 : panel_log(table_, Storage::f32, rows, count);
+        assert(std::int64_t{1} << log == count);
+        table_.tile[static_cast<int>(Storage::f32)][rows - 1][log]({
+            .a = x.data + (block * x.rows + begin) * kRowStride,
+            .block_stride = 0,
+            .b = b,
+            .panel_stride = panel_stride,
+            .inputs = inputs,
+            .c = y.data + begin * y.stride + p * kPanel,
+            .c_stride = y.stride,
+            .columns = std::min(count * kPanel, y.cols - p * kPanel),
+            .accumulate = block > 0,
+        });
+      }
+    }
+  }
+}
+
+}  // namespace asynct::linear

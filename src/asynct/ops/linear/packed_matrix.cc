@@ -1,0 +1,75 @@
+#include "asynct/ops/linear/packed_matrix.h"
+
+#include <cstring>
+
+#include "asynct/base/checked.h"
+
+namespace asynct::linear {
+namespace {
+
+// Inputs a panel has room for: pairs for the FMA kernels, rows of 32 for AMX.
+std::int64_t padded_inputs(std::int64_t inputs, Storage storage) {
+  const std::int64_t unit = storage == Storage::bf16 ? 32 : 2;
+  return (inputs + unit - 1) / unit * unit;
+}
+
+Storage storage_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return Storage::f32;
+    case DType::bf16:
+      return Storage::bf16;
+    case DType::f16:
+      return Storage::f16;
+    default:
+      fail("weights of a product have type ", name(dtype), "; expected fp32, bf16 or fp16");
+  }
+}
+
+// Writes one row of weights into column `lane` of a zeroed panel.
+template <class T>
+void scatter_row(const T* row, std::int64_t inputs, bool pairs, int lane, T* panel) {
+  for (std::int64_t k = 0; k < inputs; ++k)
+    panel[pairs ? (k / 2 * kPanel + lane) * 2 + k % 2 : k * kPanel + lane] = row[k];
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts) {
+  assert(!parts.empty());
+  inputs_ = parts[0].shape[1];
+  storage_ = storage_of(parts[0].dtype);
+  for (const TensorView& part : parts) {
+    if (part.dtype != parts[0].dtype)
+      fail("stacked weights have types ", name(parts[0].dtype), " and ", name(part.dtype), "; expected one");
+    if (part.shape.rank() != 2 || part.shape[1] != inputs_)
+      fail("stacked weights have shapes ", parts[0].shape.to_string(), " and ", part.shape.to_string(),
+           "; expected one number of inputs");
+    outputs_ += part.shape[0];
+  }
+  const std::size_t element = size_of(parts[0].dtype);
+  panel_bytes_ = padded_inputs(inputs_, storage_) * kPanel * static_cast<std::int64_t>(element);
+  packed_ = Buffer(checked_mul(static_cast<std::size_t>(panels()), static_cast<std::size_t>(panel_bytes_),
+                               "packed weights"));
+
+  pool.parallel_for(panels(), 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      std::byte* const to = packed_.data() + p * panel_bytes_;
+      std::memset(to, 0, static_cast<std::size_t>(panel_bytes_));
+      for (int lane = 0; lane < kPanel; ++lane) {
+        std::int64_t row = p * kPanel + lane;
+        const TensorView* part = parts.data();
+        while (part != parts.data() + parts.size() && row >= part->shape[0]) row -= (part++)->shape[0];
+        if (part == parts.data() + parts.size()) break;
+        if (storage_ == Storage::f32)
+          scatter_row(static_cast<const float*>(part->data) + row * inputs_, inputs_, false, lane,
+                      reinterpret_cast<float*>(to));
+        else
+          scatter_row(static_cast<const std::uint16_t*>(part->data) + row * inputs_, inputs_,
+                      storage_ == Storage::bf16, lane, reinterpret_cast<std::uint16_t*>(to));
+      }
+    }
+  });
+}
+
+}  // namespace asynct::linear

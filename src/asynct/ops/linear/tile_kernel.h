@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+
+#include "asynct/ops/linear/kernels.h"
+
+// The tile kernel, written once over Vec; a unit includes a simd/vec_<isa>.h before this.
+namespace asynct::linear {
+namespace {
+
+constexpr int kVecs = kPanel / Vec::kLanes;  // vectors of a panel
+
+// How a panel stores inputs 2 * pair and 2 * pair + 1 of its outputs [lane, lane + Vec::kLanes).
+struct F32Panel {
+  using Element = float;
+  static constexpr Storage kStorage = Storage::f32;
+  static Vec load(const float* pair, int odd, int lane) { return Vec::load(pair + odd * kPanel + lane); }
+};
+struct Bf16Panel {  // the two inputs of an output share a dword: widening is one shift or one mask
+  using Element = std::uint16_t;
+  static constexpr Storage kStorage = Storage::bf16;
+  static Vec load(const std::uint16_t* pair, int odd, int lane) {
+    return odd == 0 ? Vec::load_bf16_low(pair + 2 * lane) : Vec::load_bf16_high(pair + 2 * lane);
+  }
+};
+struct F16Panel {
+  using Element = std::uint16_t;
+  static constexpr Storage kStorage = Storage::f16;
+  static Vec load(const std::uint16_t* pair, int odd, int lane) {
+    return Vec::load_f16(pair + odd * kPanel + lane);
+  }
+};
+
+template <int kRows, int kVectors>
+void load_tile(const TileArgs& args, Vec (&sum)[kRows][kVectors]) {
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) {
+      const float* const from = args.c + r * args.c_stride + v * Vec::kLanes;
+      const std::int64_t left = args.columns - v * Vec::kLanes;
+      sum[r][v] = left >= Vec::kLanes ? Vec::load(from)
+                  : left > 0          ? Vec::load_first(from, left)
+                                      : Vec::zero();
+    }
+}
+
+template <int kRows, int kVectors>
+void store_tile(const TileArgs& args, const Vec (&sum)[kRows][kVectors]) {
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) {
+      float* const to = args.c + r * args.c_stride + v * Vec::kLanes;
+      const std::int64_t left = args.columns - v * Vec::kLanes;
+      if (left >= Vec::kLanes)
+        sum[r][v].store(to);
+      else if (left > 0)
+        sum[r][v].store_first(to, left);
+    }
+}
+
+template <class Panel, int kRows, int kPanels>
+void tile(const TileArgs& args) {
+  using Element = typename Panel::Element;
+  constexpr int kVectors = kPanels * kVecs;
+  // Few rows stream the weights from memory: fetch each panel's stream ahead of the hardware's guess.
+  constexpr bool kStream = kRows <= 4;
+  constexpr std::int64_t kAhead = 2048;  // bytes
+  Vec sum[kRows][kVectors];
+  if (args.accumulate)
+    load_tile(args, sum);
+  else
+    for (auto& row : sum)
+      for (Vec& vec : row) vec = Vec::zero();
+
+  const char* b = static_cast<const char*>(args.b);
+  const float* block = args.a;
+  for (std::int64_t left = args.inputs; left > 0; left -= kBlockInputs, block += args.block_stride) {
+    const float* a = block;
+    const float* const a_end = a + (left < kBlockInputs ? left : kBlockInputs);
+    for (; a != a_end; a += 2, b += 2 * kPanel * sizeof(Element)) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        Vec weight[kVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          const char* const panel = b + (v / kVecs) * args.panel_stride;
+          if (kStream && odd == 0 && v % kVecs == 0) {
+            prefetch(panel + kAhead);
+            if (sizeof(Element) == 4) prefetch(panel + kAhead + 64);
+          }
+          weight[v] = Panel::load(reinterpret_cast<const Element*>(panel), odd, v % kVecs * Vec::kLanes);
+        }
+#pragma GCC unroll 14
+        for (int r = 0; r < kRows; ++r) {
+          const Vec input = Vec::broadcast(a + r * kRowStride + odd);
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec::fma(input, weight[v], sum[r][v]);
+        }
+      }
+    }
+  }
+  store_tile(args, sum);
+}
+
+template <class Panel>
+void widen(const void* panel, std::int64_t inputs, float* out) {
+  const auto* from = static_cast<const typename Panel::Element*>(panel);
+  for (std::int64_t k = 0; k < inputs; k += 2, from += 2 * kPanel)
+    for (int odd = 0; odd < 2; ++odd)
+      for (int lane = 0; lane < kPanel; lane += Vec::kLanes, out += Vec::kLanes)
+        Panel::load(from, odd, lane).store(out);
+}
+
+/// Limits::panels(rows): the most panels (1, 2, 4 or 8) a tile of `rows` rows may have, 0 for none.
+template <class Limits, class Panel, int kRows, int kLog>
+constexpr TileKernel tile_or_null() {
+  if constexpr ((1 << kLog) <= Limits::panels(kRows))
+    return tile<Panel, kRows, 1 << kLog>;
+  else
+    return nullptr;
+}
+
+template <class Limits, class Panel, int kRows>
+constexpr void fill_rows(KernelTable& table) {
+  TileKernel(&kernels)[kPanelCounts] = table.tile[static_cast<int>(Panel::kStorage)][kRows - 1];
+  kernels[0] = tile_or_null<Limits, Panel, kRows, 0>();
+  kernels[1] = tile_or_null<Limits, Panel, kRows, 1>();
+  kernels[2] = tile_or_null<Limits, Panel, kRows, 2>();
+  kernels[3] = tile_or_null<Limits, Panel, kRows, 3>();
+  if constexpr (kRows > 1) fill_rows<Limits, Panel, kRows - 1>(table);
+}
+
+template <class Limits, class Panel>
+constexpr void fill_storage(KernelTable& table) {
+  fill_rows<Limits, Panel, Limits::kRows>(table);
+  table.widen[static_cast<int>(Panel::kStorage)] = widen<Panel>;
+}
+
+template <class Limits>
+constexpr KernelTable make_table() {
+  KernelTable table{};
+  table.max_rows = Limits::kRows;
+  table.tile_panels = Limits::kTilePanels;
+  fill_storage<Limits, F32Panel>(table);
+  fill_storage<Limits, Bf16Panel>(table);
+  fill_storage<Limits, F16Panel>(table);
+  return table;
+}
+
+}  // namespace
+}  // namespace asynct::linear
