@@ -1,0 +1,1 @@
+"""AsyncT: PyTorch reference, training and tools."""

@@ -1,0 +1,1 @@
+"""Training: tokenizer, data mix, model and the softmax twin (`python -m asynct.train --help`)."""
