@@ -51,7 +51,22 @@ class AttentionPlan {
         -1;  // where to leave the sum when several units share the rows; -1: write the output
   };
   std::vector<Unit> units;
-  // The implementer adds what the reduction of split rows needs.
+
+  /// Rows whose chunks went to several units: their sums lie in slots [partial, partial + chunks), one a
+  /// chunk.
+  struct Reduction {
+    std::int32_t sequence = 0;
+    std::int32_t kv_head = 0;
+    std::int32_t row_begin = 0;
+    std::int32_t row_end = 0;
+    std::int32_t partial = 0;
+    std::int32_t chunks = 0;
+  };
+  std::vector<Reduction> reductions;
+  std::int32_t partial_slots = 0;  // of kSplitRows rows each
+
+  /// Only sequences with one row are split.
+  static constexpr std::int32_t kSplitRows = 1;
 };
 
 /// Keys are summed in chunks of this many, aligned to absolute key position, chunk sums added in order: a
@@ -74,8 +89,13 @@ class Attention {
            ConstMatrix q, Matrix out) const;
 
  private:
+  struct Run;
+
   AttentionConfig config_;
   AttentionHeadParams params_;
+  std::vector<float> factors_;            // [H] of slope, bias, sigma / pool size, gain
+  std::vector<std::int32_t> live_;        // query heads that are not dead, by KV head
+  std::vector<std::int32_t> live_begin_;  // [Hk + 1] into live_
 };
 
 }  // namespace asynct

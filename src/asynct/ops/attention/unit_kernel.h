@@ -1,0 +1,210 @@
+#pragma once
+
+#include "asynct/ops/attention/span_kernel.h"
+#include "asynct/ops/attention/weight_kernel.h"
+
+// One unit of the plan, and the reduction of units that share rows. Keys go by in spans; each chunk of keys
+// has sums of its own, which are added to the rest in the order of chunks: so a row's bits are the same in
+// one piece or many.
+namespace asynct::attention {
+namespace {
+
+inline int queries(const UnitArgs& unit) { return unit.rows * unit.live; }
+inline std::int64_t position(const UnitArgs& unit, int query) {
+  return unit.first_position + query / unit.live;
+}
+inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+inline void clear(const UnitArgs& unit, const Sums& sums) {
+  const std::int64_t count = std::int64_t{queries(unit)} * unit.padded_dim;
+  for (std::int64_t i = 0; i < count; i += Vec::kLanes) Vec::zero().store(sums.values + i);
+  for (int n = 0; n < queries(unit); ++n) {
+    sums.largest[n] = kNoScore;
+    sums.total[n] = 0;
+  }
+}
+
+/// into += from, for query n; softmax first brings both to the larger of their largest scores.
+inline void merge(const UnitArgs& unit, int n, const Sums& from, const Sums& into) {
+  Vec keep = Vec::all(1);
+  Vec take = Vec::all(1);
+  if (unit.softmax) {
+    if (from.total[n] == 0) return;  // no key of the chunk is visible
+    const float largest = from.largest[n] > into.largest[n] ? from.largest[n] : into.largest[n];
+    const float kept = into.total[n] == 0 ? 1.0F : exp_of_nonpositive(into.largest[n] - largest);
+    const float taken = exp_of_nonpositive(from.largest[n] - largest);
+    into.total[n] = into.total[n] * kept + from.total[n] * taken;
+    into.largest[n] = largest;
+    keep = Vec::all(kept);
+    take = Vec::all(taken);
+  }
+  const std::int64_t first = std::int64_t{n} * unit.padded_dim;
+  for (std::int64_t i = first; i < first + unit.padded_dim; i += Vec::kLanes) {
+    const Vec sum = keep * Vec::load(into.values + i) + take * Vec::load(from.values + i);
+    sum.store(into.values + i);
+  }
+}
+
+inline void write_out(const UnitArgs& unit) {
+  for (int n = 0; n < queries(unit); ++n) {
+    const float* const values = unit.work.all.values + std::int64_t{n} * unit.padded_dim;
+    const Vec factor = Vec::all(unit.softmax ? 1.0F / unit.work.all.total[n] : 1.0F);
+    float* const out =
+        unit.out + n / unit.live * unit.out_stride + std::int64_t{unit.heads[n % unit.live]} * unit.head_dim;
+    for (int d = 0; d < unit.head_dim; d += Vec::kLanes) {
+      const Vec value = Vec::load(values + d) * factor;
+      (unit.round ? round_lanes_to_bf16(value) : value)
+          .store_first(out + d, least(Vec::kLanes, unit.head_dim - d));
+    }
+  }
+}
+
+template <class T>
+using ScoreKernel = void (*)(const float* const*, int, const Span<T>&, int, float, float*);
+template <class T>
+constexpr ScoreKernel<T> kScoreKernels[kTileQueries] = {score_groups<1, T>, score_groups<2, T>,
+                                                        score_groups<3, T>, score_groups<4, T>,
+                                                        score_groups<5, T>, score_groups<6, T>};
+template <class T>
+using ValueKernel = void (*)(const float*, std::uint64_t, const T* const*, int, float* const*);
+template <class T>
+constexpr ValueKernel<T> kValueKernels[kTileQueries] = {add_values<1, T>, add_values<2, T>, add_values<3, T>,
+                                                        add_values<4, T>, add_values<5, T>, add_values<6, T>};
+
+/// Queries [first, first + count) of a unit over one span.
+struct Tile {
+  int first;
+  int count;
+};
+
+/// Calls body(tile) for the queries cut into tiles of nearly equal size.
+template <class Body>
+void for_each_tile(const UnitArgs& unit, Body body) {
+  const int total = queries(unit);
+  const int tiles = (total + kTileQueries - 1) / kTileQueries;
+  for (int t = 0; t < tiles; ++t) {
+    const int first = total * t / tiles;
+    body(Tile{first, total * (t + 1) / tiles - first});
+  }
+}
+
+/// Weights of one query in place of its scores; returns the keys whose weight is not zero.
+inline std::uint64_t weigh(const UnitArgs& unit, PooledWeights pooled, int n, std::int64_t visible,
+                           int groups, float* scores) {
+  const int vecs = groups * kGroupVecs;
+  if (unit.softmax) {
+    if (visible <= 0) {
+      for (int v = 0; v < vecs; ++v) Vec::zero().store(scores + v * Vec::kLanes);
+      return 0;
+    }
+    float rescale = 1;
+    const Sums& sums = unit.work.chunk;
+    const std::uint64_t needed =
+        softmax_weights(scores, vecs, visible, sums.largest[n], sums.total[n], rescale);
+    float* const values = sums.values + std::int64_t{n} * unit.padded_dim;
+    if (rescale != 1)
+      for (int d = 0; d < unit.padded_dim; d += Vec::kLanes)
+        (Vec::load(values + d) * Vec::all(rescale)).store(values + d);
+    return needed;
+  }
+  float* const halo = unit.work.halo + std::int64_t{n} * kHalo;
+  for (int i = 0; i < kHalo; ++i) {
+    scores[i - kHalo] = halo[i];
+    if (groups * kGroupKeys == kSpanKeys) halo[i] = scores[kSpanKeys - kHalo + i];
+  }
+  return pooled(scores, vecs, visible, unit.factors[unit.heads[n % unit.live]]);
+}
+
+template <class T>
+void run_tile(const UnitArgs& unit, PooledWeights pooled, const Span<T>& span, std::int64_t begin,
+              Tile tile) {
+  const std::int64_t visible_to_last = position(unit, tile.first + tile.count - 1) + 1 - begin;
+  if (visible_to_last <= 0) return;
+  const auto keys = static_cast<int>(least(visible_to_last, kSpanKeys));
+  const int groups = (keys + kGroupKeys - 1) / kGroupKeys;
+  alignas(64) float buffer[kTileQueries * kScoreStride];
+  float* const scores = buffer + kGroupKeys;
+  kScoreKernels<T>[tile.count - 1](unit.work.queries + tile.first, unit.head_dim, span, groups, unit.scale,
+                                   scores);
+  std::uint64_t needed = 0;
+  float* sums[kTileQueries];
+  for (int m = 0; m < tile.count; ++m) {
+    const int n = tile.first + m;
+    needed |= weigh(unit, pooled, n, position(unit, n) + 1 - begin, groups, scores + m * kScoreStride);
+    sums[m] = unit.work.chunk.values + std::int64_t{n} * unit.padded_dim;
+  }
+  kValueKernels<T>[tile.count - 1](scores, needed, span.rows, unit.padded_dim, sums);
+}
+
+/// Scores of the last keys before `begin`, for pooling across the border of a unit.
+template <class T, class MakeSpan>
+void load_halo(const UnitArgs& unit, std::int64_t begin, MakeSpan make_span) {
+  for (int i = 0; i < queries(unit) * kHalo; ++i) unit.work.halo[i] = 0;
+  if (begin == 0 || unit.softmax || unit.pool_size == 1) return;
+  const Span<T> span = make_span(begin - kGroupKeys, kGroupKeys);
+  for_each_tile(unit, [&](Tile tile) {
+    alignas(64) float scores[kTileQueries * kScoreStride];
+    kScoreKernels<T>[tile.count - 1](unit.work.queries + tile.first, unit.head_dim, span, 1, unit.scale,
+                                     scores);
+    for (int m = 0; m < tile.count; ++m)
+      for (int i = 0; i < kHalo; ++i)
+        unit.work.halo[(tile.first + m) * kHalo + i] = scores[m * kScoreStride + kGroupKeys - kHalo + i];
+  });
+}
+
+inline Sums partial_sums(const UnitArgs& unit, std::int64_t chunk) {
+  const std::int64_t n = queries(unit);
+  float* const values = unit.partial + (chunk - unit.chunk_begin) * unit.partial_stride;
+  return {values, values + n * unit.padded_dim, values + n * (unit.padded_dim + 1)};
+}
+
+template <class T, class MakeSpan>
+void run_chunks(const UnitArgs& base, MakeSpan make_span) {
+  UnitArgs unit = base;
+  const PooledWeights pooled =
+      unit.pool_relu ? pooled_weights_of<true>(unit.pool_size) : pooled_weights_of<false>(unit.pool_size);
+  const std::int64_t end = position(unit, queries(unit) - 1) + 1;
+  load_halo<T>(unit, unit.chunk_begin * unit.chunk_keys, make_span);
+  clear(unit, unit.work.all);
+  for (std::int64_t chunk = unit.chunk_begin; chunk < unit.chunk_end; ++chunk) {
+    if (unit.partial != nullptr) unit.work.chunk = partial_sums(unit, chunk);
+    clear(unit, unit.work.chunk);
+    const std::int64_t chunk_end = least(end, (chunk + 1) * unit.chunk_keys);
+    for (std::int64_t begin = chunk * unit.chunk_keys; begin < chunk_end; begin += kSpanKeys) {
+      const Span<T> span = make_span(begin, static_cast<int>(least(kSpanKeys, chunk_end - begin)));
+      for_each_tile(unit, [&](Tile tile) { run_tile<T>(unit, pooled, span, begin, tile); });
+    }
+    if (unit.partial != nullptr) continue;
+    for (int n = 0; n < queries(unit); ++n) merge(unit, n, unit.work.chunk, unit.work.all);
+  }
+  if (unit.partial == nullptr) write_out(unit);
+}
+
+template <class T>
+void run_in_place(const UnitArgs& unit) {
+  run_chunks<T>(unit, [&](std::int64_t begin, int keys) { return span_in_place<T>(unit, begin, keys); });
+}
+
+void run_unit(const UnitArgs& unit) {
+  for (int n = 0; n < queries(unit); ++n)
+    unit.work.queries[n] =
+        unit.q + n / unit.live * unit.q_stride + std::int64_t{unit.heads[n % unit.live]} * unit.head_dim;
+  const bool in_place = group_in_place(unit) && row_in_place(unit);
+  // With many queries, widening bf16 once beats widening it again for every tile.
+  const bool widen = queries(unit) > 2 * kTileQueries;
+  if (in_place && !unit.key.bf16 && !unit.value.bf16) return run_in_place<float>(unit);
+  if (in_place && unit.key.bf16 && unit.value.bf16 && !widen) return run_in_place<std::uint16_t>(unit);
+  run_chunks<float>(unit, [&](std::int64_t begin, int keys) { return packed_span(unit, begin, keys); });
+}
+
+void reduce(const UnitArgs& unit) {
+  clear(unit, unit.work.all);
+  for (std::int64_t chunk = unit.chunk_begin; chunk < unit.chunk_end; ++chunk)
+    for (int n = 0; n < queries(unit); ++n) merge(unit, n, partial_sums(unit, chunk), unit.work.all);
+  write_out(unit);
+}
+
+constexpr KernelTable kTable = {run_unit, reduce};
+
+}  // namespace
+}  // namespace asynct::attention
