@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "asynct/base/error.h"
+#include "asynct/base/interrupt.h"
 #include "asynct/cli/commands.h"
 
 namespace asynct {
@@ -27,6 +28,7 @@ void run_synth(SynthArguments arguments) {
   options.attention = arguments.attention == "asynci" ? AttentionForm::asynci : AttentionForm::softmax;
   options.norm = arguments.norm == "dyht" ? NormKind::dyht : NormKind::rms;
   ThreadPool pool(arguments.threads > 0 ? arguments.threads : available_cores());
+  const InterruptGuard interrupt;  // the unfinished directory is removed
   const auto start = std::chrono::steady_clock::now();
   const SynthSummary summary = write_synthetic(options, pool);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -20,6 +20,11 @@ bool is_plain_file_name(const std::string& name) {
          name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
+bool exists(const std::string& path) {
+  std::error_code unreadable;  // opening it will say why
+  return fs::exists(path, unreadable) || unreadable;
+}
+
 /// tensor name -> shard file name
 std::map<std::string, std::string> read_weight_map(const std::string& path) {
   const Json json = parse_json_file(path, kMaxIndexBytes);
@@ -40,8 +45,8 @@ std::map<std::string, std::string> read_weight_map(const std::string& path) {
 Checkpoint::Checkpoint(const std::string& dir) : dir_(dir) {
   const std::string single = dir + "/model.safetensors";
   const std::string index = dir + "/model.safetensors.index.json";
-  const bool has_single = fs::exists(single);
-  const bool has_index = fs::exists(index);
+  const bool has_single = exists(single);
+  const bool has_index = exists(index);
   if (has_single && has_index)
     fail(dir,
          ": both model.safetensors and model.safetensors.index.json are present; remove the one that is "
@@ -52,9 +57,8 @@ Checkpoint::Checkpoint(const std::string& dir) : dir_(dir) {
   }
   if (!has_single)
     fail(dir, ": neither model.safetensors nor model.safetensors.index.json is present",
-         fs::exists(dir + "/pytorch_model.bin")
-             ? " (pytorch_model.bin is not read: convert it to safetensors)"
-             : "");
+         exists(dir + "/pytorch_model.bin") ? " (pytorch_model.bin is not read: convert it to safetensors)"
+                                            : "");
   files_.emplace_back(single);
   for (const SafetensorsEntry& entry : files_[0].entries()) file_of_.emplace(entry.name, 0);
 }
@@ -84,7 +88,7 @@ void Checkpoint::open_shards(const std::string& index_path) {
 
 std::size_t Checkpoint::file_bytes() const {
   std::size_t total = 0;
-  for (const SafetensorsFile& file : files_) total += fs::file_size(file.path());
+  for (const SafetensorsFile& file : files_) total += file.file_bytes();
   return total;
 }
 

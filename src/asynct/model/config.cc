@@ -174,7 +174,8 @@ void read_twin(ConfigFields& fields, ModelConfig& config) {
 /// The ids that end generation by generation_config.json; empty when it says nothing.
 std::vector<std::int32_t> generation_eos(const std::string& dir, std::int32_t vocab_size) {
   const std::string path = dir + "/generation_config.json";
-  if (!std::filesystem::exists(path)) return {};
+  std::error_code unreadable;  // opening it will say why
+  if (!std::filesystem::exists(path, unreadable) && !unreadable) return {};
   const Json json = parse_json_file(path, kMaxConfigBytes);
   return ConfigFields(json, path).token_ids("eos_token_id", vocab_size);
 }
@@ -215,7 +216,8 @@ ModelConfig parse_config(std::string_view text, std::string_view what) {
 
 ModelConfig load_config(const std::string& dir) {
   const std::string path = dir + "/config.json";
-  if (!std::filesystem::is_directory(dir))
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(dir, unreadable))
     fail(dir, ": not a directory; expected a checkpoint with config.json and model.safetensors");
   ModelConfig config = parse_config(read_file(path, kMaxConfigBytes), path);
   if (auto ids = generation_eos(dir, config.vocab_size); !ids.empty()) config.eos_ids = std::move(ids);

@@ -35,6 +35,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  std::size_t file_bytes() const { return file_.bytes().size(); }
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
 
   bool has(std::string_view name) const { return index_.count(name) != 0; }

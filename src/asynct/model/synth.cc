@@ -1,10 +1,14 @@
 #include "asynct/model/synth.h"
 
+#include <cerrno>
+#include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "asynct/base/error.h"
+#include "asynct/base/interrupt.h"
 #include "asynct/base/json.h"
 #include "asynct/model/safetensors_writer.h"
 #include "asynct/model/synth_tensors.h"
@@ -118,12 +122,19 @@ void write_text(const std::string& path, const std::string& text) {
   if (!file) fail(path, ": cannot write ", text.size(), " bytes: ", std::strerror(errno));
 }
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 /// A directory that is removed unless it was moved to its place.
 class StagingDirectory {
  public:
-  explicit StagingDirectory(const std::string& target) : target_(target), path_(target + ".partial") {
+  explicit StagingDirectory(const std::string& target)
+      : target_(without_slashes(target)), path_(target_ + ".partial") {
     std::error_code error;
-    if (fs::exists(target) && !(fs::is_directory(target) && fs::is_empty(target, error)))
+    const bool empty = fs::is_directory(target, error) && fs::is_empty(target, error);
+    if (fs::exists(target, error) && !empty)
       fail(target, ": already exists; remove it or choose another directory");
     if (!fs::create_directories(path_, error))
       fail(path_, ": cannot create: ", error ? error.message() : "it exists (left by an interrupted run?)");
@@ -199,6 +210,7 @@ SynthSummary write_synthetic(const SynthOptions& options, ThreadPool& pool) {
                            {{"format", "pt"}, {"origin", json["_name_or_path"].get<std::string>()}});
   SynthSummary summary{.parameters = 0, .bytes = writer.file_bytes()};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (InterruptGuard::requested()) fail(options.out, ": interrupted; nothing was written");
     fill_tensor(tensors[i], options, pool, writer, i);
     summary.parameters += tensors[i].shape.elements();
   }

@@ -30,7 +30,7 @@ TEST(Synth, LoadsAsEveryVariant) {
     for (const auto norm : {NormKind::dyht, NormKind::rms})
       for (const auto dtype : {DType::bf16, DType::f32})
         for (const char* shape : {"tiny", "tiny,tied=0,heads=6,kv_heads=3,layers=1"}) {
-          SynthOptions options = to(dir / cat(++count), shape);
+          SynthOptions options = to(dir / cat(++count, "/"), shape);
           options.attention = attention;
           options.norm = norm;
           options.dtype = dtype;
