@@ -23,8 +23,16 @@ from .configuration_asynct import AsyncTConfig
 HEAD_PARAMETERS = {"sigma": 0.0, "slope": 1.0, "bias": 0.0, "gain": 1.0}
 
 
-def _default_head_parameters(config) -> tuple:
-    return {"asynci": ("sigma",), "uniaffine": ("slope", "bias", "gain"), "softmax": ()}[config.attention_kind]
+def _head_parameters(config, name: str) -> tuple:
+    """The per-head tensors of attention `name`: those of the kind, optional ones as the checkpoint has them."""
+    if config.attention_kind == "softmax":
+        return ()
+    optional = ("slope", "bias", "gain")
+    if config.tensor_shapes:
+        optional = tuple(key for key in optional if f"{name}.{key}" in config.tensor_shapes)
+    elif config.attention_kind == "asynci":
+        optional = ()
+    return ("sigma", *optional) if config.attention_kind == "asynci" else optional
 
 
 class DyHT(nn.Module):
@@ -118,11 +126,10 @@ class AsyncTAttention(nn.Module):
         if config.qk_norm:
             self.q_norm = make_norm(config, f"{name}.q_norm", head_dim, 1.5)
             self.k_norm = make_norm(config, f"{name}.k_norm", head_dim, 1.5)
-        default = _default_head_parameters(config)
-        for key in HEAD_PARAMETERS:
-            present = f"{name}.{key}" in config.tensor_shapes if config.tensor_shapes else key in default
-            value = 1.0 if key == "sigma" else HEAD_PARAMETERS[key]
-            setattr(self, key, nn.Parameter(torch.full((heads,), value)) if present else None)
+        present = _head_parameters(config, name)
+        for key, neutral in HEAD_PARAMETERS.items():
+            value = 1.0 if key == "sigma" else neutral
+            setattr(self, key, nn.Parameter(torch.full((heads,), value)) if key in present else None)
 
     def head_parameter(self, key: str):
         tensor = getattr(self, key)
@@ -217,7 +224,8 @@ class AsyncTPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
         shapes = checkpoint_shapes(pretrained_model_name_or_path, kwargs) if pretrained_model_name_or_path else {}
         if shapes:
-            if not isinstance(config, AsyncTConfig):
+            # Not an isinstance of AsyncTConfig: remote code may have loaded that class a second time.
+            if config is None or isinstance(config, (str, os.PathLike)):
                 config = AsyncTConfig.from_pretrained(config or pretrained_model_name_or_path)
             config.tensor_shapes = shapes
         model = super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
