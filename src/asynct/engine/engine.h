@@ -94,7 +94,7 @@ class Engine {
   std::vector<TokenScore> scores_;
   std::vector<std::int32_t> greedy_;  // by hidden row
   std::vector<float> logits_;
-  Sampler sampler_;
+  TokenSampler sampler_;
   std::int64_t rows_processed_ = 0;
 };
 

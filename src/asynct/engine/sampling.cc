@@ -28,8 +28,8 @@ double uniform(std::uint64_t seed, std::uint64_t step) {
   return static_cast<double>(mix(mix(seed) ^ step) >> 11) * 0x1p-53;
 }
 
-std::int32_t Sampler::sample(std::span<const float> logits, const SamplingParams& params,
-                             std::uint64_t step) {
+std::int32_t TokenSampler::sample(std::span<const float> logits, const SamplingParams& params,
+                                  std::uint64_t step) {
   assert(params.temperature > 0 && !logits.empty());
   candidates_.clear();
   for (std::size_t token = 0; token < logits.size(); ++token)

@@ -24,7 +24,7 @@ double uniform(std::uint64_t seed, std::uint64_t step);
 
 /// Draws from softmax(logits / temperature) after top-k, then top-p, then min-p (the order of transformers).
 /// Deterministic in (params.seed, step). Reuses its memory.
-class Sampler {
+class TokenSampler {
  public:
   std::int32_t sample(std::span<const float> logits, const SamplingParams& params, std::uint64_t step);
 

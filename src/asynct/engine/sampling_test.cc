@@ -12,13 +12,13 @@ namespace asynct {
 namespace {
 
 std::map<std::int32_t, int> draw(std::vector<float> logits, const SamplingParams& params, int draws) {
-  Sampler sampler;
+  TokenSampler sampler;
   std::map<std::int32_t, int> counts;
   for (int i = 0; i < draws; ++i) ++counts[sampler.sample(logits, params, static_cast<std::uint64_t>(i))];
   return counts;
 }
 
-TEST(Sampler, FollowsSoftmaxByChiSquared) {
+TEST(TokenSampler, FollowsSoftmaxByChiSquared) {
   const std::vector<float> logits = {0.5F, -1, 2, 0, 1.25F};
   for (const float temperature : {0.5F, 1.0F, 2.0F}) {
     constexpr int kDraws = 200000;
@@ -34,7 +34,7 @@ TEST(Sampler, FollowsSoftmaxByChiSquared) {
   }
 }
 
-TEST(Sampler, CutsTheTail) {
+TEST(TokenSampler, CutsTheTail) {
   const std::vector<float> logits = {std::log(0.1F), std::log(0.5F), std::log(0.25F), std::log(0.15F)};
   EXPECT_EQ(draw(logits, {.temperature = 1, .top_k = 2}, 1000).size(), 2U);
   EXPECT_EQ(draw(logits, {.temperature = 1, .top_k = 1}, 1000).begin()->first, 1);
@@ -44,7 +44,7 @@ TEST(Sampler, CutsTheTail) {
   EXPECT_EQ(draw(logits, {.temperature = 1, .min_p = 1}, 1000).size(), 1U);
 }
 
-TEST(Sampler, UniformIsUniformAndCounterBased) {
+TEST(TokenSampler, UniformIsUniformAndCounterBased) {
   int bins[10] = {};
   for (std::uint64_t step = 0; step < 100000; ++step) {
     const double u = uniform(42, step);
