@@ -32,11 +32,19 @@ class OpContext {
     return buffer.data();
   }
 
+  /// Likewise, for what an operator's workers share: only the thread that calls the operator asks, outside of
+  /// parallel regions; valid until the next operator asks.
+  std::byte* shared_scratch(std::size_t bytes) {
+    if (shared_.size() < bytes) shared_ = Buffer(bytes);
+    return shared_.data();
+  }
+
  private:
   ThreadPool& pool_;
   Isa isa_;
   Precision precision_;
   std::vector<Buffer> scratch_;
+  Buffer shared_;
 };
 
 }  // namespace asynct

@@ -9,6 +9,7 @@ namespace {
 inline Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
 inline Vec min(Vec bound, Vec value) { return {_mm256_min_ps(bound.v, value.v)}; }
 inline Vec max(Vec bound, Vec value) { return {_mm256_max_ps(bound.v, value.v)}; }
 

@@ -9,6 +9,7 @@ namespace {
 inline Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 /// The second operand where either is NaN: keep the value second, so that NaN in gives NaN out.
 inline Vec min(Vec bound, Vec value) { return {_mm512_min_ps(bound.v, value.v)}; }
 inline Vec max(Vec bound, Vec value) { return {_mm512_max_ps(bound.v, value.v)}; }

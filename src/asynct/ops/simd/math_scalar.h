@@ -21,6 +21,9 @@ inline Vec operator-(Vec a, Vec b) {
 inline Vec operator*(Vec a, Vec b) {
   return map_lanes(a, b, [](float x, float y) { return x * y; });
 }
+inline Vec operator/(Vec a, Vec b) {
+  return map_lanes(a, b, [](float x, float y) { return x / y; });
+}
 inline Vec min(Vec bound, Vec value) {
   return map_lanes(bound, value, [](float x, float y) { return x < y ? x : y; });
 }

@@ -35,12 +35,33 @@ struct Vec {
   /// a * b + c, rounded once.
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 
+  /// Bit i: lane i is above zero or NaN; is NaN; equals value.
+  std::uint32_t active() const { return mask(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NLE_UQ)); }
+  std::uint32_t nans() const { return mask(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)); }
+  std::uint32_t equals(Vec value) const { return mask(_mm256_cmp_ps(v, value.v, _CMP_EQ_OQ)); }
+
+  static std::uint32_t mask(__m256 lanes) { return static_cast<std::uint32_t>(_mm256_movemask_ps(lanes)); }
   static __m256i dwords(const std::uint16_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
   static __m256i first(std::int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+
+/// A sum in double for each lane of Vec.
+struct DoubleSum {
+  __m256d low = _mm256_setzero_pd();
+  __m256d high = _mm256_setzero_pd();
+
+  void add(Vec x) {
+    low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(x.v)));
+    high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(x.v, 1)));
+  }
+  void store(double* lanes) const {
+    _mm256_storeu_pd(lanes, low);
+    _mm256_storeu_pd(lanes + 4, high);
   }
 };
 

@@ -38,7 +38,27 @@ struct Vec {
   /// a * b + c, rounded once.
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
+  /// Bit i: lane i is above zero or NaN; is NaN; equals value.
+  std::uint32_t active() const { return _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ); }
+  std::uint32_t nans() const { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q); }
+  std::uint32_t equals(Vec value) const { return _mm512_cmp_ps_mask(v, value.v, _CMP_EQ_OQ); }
+
   static __mmask16 first(std::int64_t count) { return static_cast<__mmask16>((1U << count) - 1U); }
+};
+
+/// A sum in double for each lane of Vec.
+struct DoubleSum {
+  __m512d low = _mm512_setzero_pd();
+  __m512d high = _mm512_setzero_pd();
+
+  void add(Vec x) {
+    low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(x.v)));
+    high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1)));
+  }
+  void store(double* lanes) const {
+    _mm512_storeu_pd(lanes, low);
+    _mm512_storeu_pd(lanes + 8, high);
+  }
 };
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

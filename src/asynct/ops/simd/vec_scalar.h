@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "asynct/tensor/dtype.h"
@@ -50,6 +49,37 @@ struct Vec {
   static Vec fma(Vec a, Vec b, Vec c) {
     for (int i = 0; i < kLanes; ++i) c.v[i] += a.v[i] * b.v[i];
     return c;
+  }
+
+  /// Bit i: lane i is above zero or NaN; is NaN; equals value.
+  std::uint32_t active() const {
+    return mask([](float lane) { return !(lane <= 0); });
+  }
+  std::uint32_t nans() const {
+    return mask([](float lane) { return lane != lane; });
+  }
+  std::uint32_t equals(Vec value) const {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < kLanes; ++i) bits |= static_cast<std::uint32_t>(v[i] == value.v[i]) << i;
+    return bits;
+  }
+  template <class Predicate>
+  std::uint32_t mask(Predicate predicate) const {
+    std::uint32_t bits = 0;
+    for (int i = 0; i < kLanes; ++i) bits |= static_cast<std::uint32_t>(predicate(v[i])) << i;
+    return bits;
+  }
+};
+
+/// A sum in double for each lane of Vec.
+struct DoubleSum {
+  double lanes[Vec::kLanes] = {};
+
+  void add(Vec x) {
+    for (int i = 0; i < Vec::kLanes; ++i) lanes[i] += x.v[i];
+  }
+  void store(double* to) const {
+    for (int i = 0; i < Vec::kLanes; ++i) to[i] = lanes[i];
   }
 };
 

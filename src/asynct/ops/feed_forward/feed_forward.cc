@@ -1,0 +1,278 @@
+#include "asynct/ops/feed_forward/feed_forward.h"
+
+#include <algorithm>
+
+#include "asynct/base/error.h"
+#include "asynct/ops/linear/multiply.h"
+#include "asynct/ops/linear/schedule.h"
+
+namespace asynct {
+namespace {
+
+const feed_forward::KernelTable& table_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return feed_forward::kScalarKernels;
+    case Isa::avx2:
+      return feed_forward::kAvx2Kernels;
+    case Isa::avx512:
+    case Isa::amx:
+      return feed_forward::kAvx512Kernels;
+  }
+  return feed_forward::kScalarKernels;
+}
+
+Linear make_gate(const OpContext& context, const FeedForwardWeights& weights, Activation activation) {
+  const TensorView parts[] = {weights.gate, weights.up};
+  return {context, std::span(parts).first(activation == Activation::relu ? 1 : 2)};
+}
+
+}  // namespace
+
+FeedForward::FeedForward(const OpContext& context, const FeedForwardWeights& weights, Activation activation)
+    : activation_(activation),
+      neurons_(weights.gate.shape[0]),
+      gate_(make_gate(context, weights, activation)) {
+  const Shape& gate = weights.gate.shape;
+  const Shape& down = weights.down.shape;
+  if (!(weights.up.shape == gate) || down.rank() != 2 || down[0] != gate[1] || down[1] != gate[0])
+    fail("feed-forward weights have shapes gate ", gate.to_string(), ", up ", weights.up.shape.to_string(),
+         ", down ", down.to_string(), "; expected [F, d], [F, d], [d, F]");
+  if (activation == Activation::relu) {
+    up_ = feed_forward::NeuronRows(context.pool(), weights.up, false);
+    down_ = feed_forward::NeuronRows(context.pool(), weights.down, true);
+  } else {
+    const TensorView parts[] = {weights.down};
+    dense_down_.emplace(context, parts);
+  }
+}
+
+std::size_t FeedForward::packed_bytes() const {
+  return gate_.packed_bytes() + up_.bytes() + down_.bytes() + (dense_down_ ? dense_down_->packed_bytes() : 0);
+}
+
+void FeedForward::run(OpContext& context, ConstMatrix x, Matrix y,
+                      std::optional<RowEpilogue> epilogue) const {
+  assert(x.cols == gate_.inputs() && y.cols == x.cols && x.rows == y.rows);
+  if (x.rows == 0) return;
+  if (activation_ == Activation::relu)
+    run_sparse(context, x, y, epilogue);
+  else
+    run_dense(context, x, y, epilogue);
+}
+
+namespace {
+
+constexpr std::int64_t kFloat = sizeof(float);
+
+void round_if_bf16(Precision precision, float* values, std::int64_t count) {
+  if (precision == Precision::bf16)
+    for (std::int64_t i = 0; i < count; ++i) values[i] = round_to_bf16(values[i]);
+}
+
+/// The sparse half of a ReGLU layer, on rows whose gate products are known.
+class SparseLayer {
+ public:
+  SparseLayer(const OpContext& context, const feed_forward::NeuronRows& up,
+              const feed_forward::NeuronRows& down, std::int64_t neurons)
+      : table_(table_of(context.isa())),
+        precision_(context.precision()),
+        up_(up),
+        down_(down),
+        neurons_(neurons) {}
+
+  /// Neurons whose up and down rows stay in a core's L2 while the rows of a block pass them.
+  std::int64_t chunk() const {
+    constexpr std::int64_t kTileBytes = 128 << 10;
+    return std::clamp<std::int64_t>(kTileBytes / up_.rows().row_bytes / 32 * 32, 32, 256);
+  }
+  std::int64_t chunks() const { return (neurons_ + chunk() - 1) / chunk(); }
+
+  /// Room that active() needs in index and h for a chunk.
+  std::int64_t chunk_room() const { return chunk() + 16; }
+
+  /// Active neurons of chunk `c` for one row: their positions in the chunk and h = gate * up; their number.
+  std::int64_t active(const float* x, const float* gate, std::int64_t c, std::int32_t* index,
+                      float* h) const {
+    const std::int64_t first = c * chunk();
+    const std::int64_t count = table_.find_active(gate + first, std::min(chunk(), neurons_ - first), index);
+    table_.dots[static_cast<int>(up_.storage())](x, up_.length(), rows_from(up_, first), index, count, h);
+    for (std::int64_t j = 0; j < count; ++j) h[j] *= gate[first + index[j]];
+    round_if_bf16(precision_, h, count);
+    return count;
+  }
+
+  /// Adds those neurons to columns [begin, begin + columns) of y; chunk 0 starts the sums.
+  void add(std::int64_t c, const std::int32_t* index, const float* h, std::int64_t count, std::int64_t begin,
+           std::int64_t columns, float* y) const {
+    table_.accumulate_rows[static_cast<int>(down_.storage())](h, rows_from(down_, c * chunk()), index, count,
+                                                              begin, columns, c > 0, y + begin);
+  }
+
+ private:
+  static feed_forward::Rows rows_from(const feed_forward::NeuronRows& weight, std::int64_t first) {
+    const feed_forward::Rows all = weight.rows();
+    return {static_cast<const std::byte*>(all.data) + first * all.row_bytes, all.row_bytes};
+  }
+
+  const feed_forward::KernelTable& table_;
+  Precision precision_;
+  const feed_forward::NeuronRows& up_;
+  const feed_forward::NeuronRows& down_;
+  std::int64_t neurons_;
+};
+
+// Memory of one allocation, handed out in pieces of whole cache lines.
+class Pieces {
+ public:
+  explicit Pieces(std::byte* memory) : next_(memory) {}
+  template <class T>
+  T* take(std::int64_t count) {
+    T* const piece = reinterpret_cast<T*>(next_);
+    next_ += bytes<T>(count);
+    return piece;
+  }
+  template <class T>
+  static std::size_t bytes(std::int64_t count) {
+    return (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+  }
+
+ private:
+  std::byte* next_;
+};
+
+// Rows of x with zeros up to `length`; x itself where nothing is to be added.
+ConstMatrix padded(ConstMatrix x, std::int64_t length, float* memory) {
+  if (x.cols == length) return x;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    std::copy_n(x.row(r), x.cols, memory + r * length);
+    std::fill_n(memory + r * length + x.cols, length - x.cols, 0.0F);
+  }
+  return {memory, x.rows, length};
+}
+
+}  // namespace
+
+namespace feed_forward {
+namespace {
+
+// A block of rows by one worker: the gate product, then chunk after chunk of neurons for all rows.
+std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linear& gate, std::int64_t length,
+                       ConstMatrix x, Matrix y, int worker) {
+  const linear::Multiplier multiplier(context.isa());
+  const std::size_t product_bytes = multiplier.scratch_bytes(x.rows, x.cols);
+  const std::size_t bytes = Pieces::bytes<float>(x.rows * gate.outputs()) +
+                            Pieces::bytes<float>(x.rows * length) +
+                            2 * Pieces::bytes<float>(layer.chunk_room()) + product_bytes;
+  Pieces pieces(context.scratch(worker, bytes));
+  const Matrix gates(pieces.take<float>(x.rows * gate.outputs()), x.rows, gate.outputs());
+  const ConstMatrix inputs = padded(x, length, pieces.take<float>(x.rows * length));
+  auto* const index = pieces.take<std::int32_t>(layer.chunk_room());
+  auto* const h = pieces.take<float>(layer.chunk_room());
+  multiplier.multiply(multiplier.pack(x, pieces.take<std::byte>(static_cast<std::int64_t>(product_bytes))),
+                      gate.weight(), 0, gates);
+  std::int64_t active = 0;
+  for (std::int64_t c = 0; c < layer.chunks(); ++c)
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      const std::int64_t count = layer.active(inputs.row(r), gates.row(r), c, index, h);
+      layer.add(c, index, h, count, 0, y.cols, y.row(r));
+      active += count;
+    }
+  return active;
+}
+
+// Few rows by all workers: they share the panels of the gate, then the chunks of neurons, then the columns
+// of the output. The sums are those of run_block.
+std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Linear& gate, std::int64_t length,
+                        ConstMatrix x, Matrix y) {
+  const std::int64_t rows = x.rows;
+  const std::int64_t chunks = layer.chunks();
+  const std::int64_t room = layer.chunk_room();
+  Pieces pieces(context.shared_scratch(
+      Pieces::bytes<float>(rows * gate.outputs()) + Pieces::bytes<float>(rows * length) +
+      2 * Pieces::bytes<float>(rows * chunks * room) + Pieces::bytes<std::int64_t>(rows * chunks)));
+  const Matrix gates(pieces.take<float>(rows * gate.outputs()), rows, gate.outputs());
+  const ConstMatrix inputs = padded(x, length, pieces.take<float>(rows * length));
+  auto* const index = pieces.take<std::int32_t>(rows * chunks * room);
+  auto* const h = pieces.take<float>(rows * chunks * room);
+  auto* const counts = pieces.take<std::int64_t>(rows * chunks);
+
+  gate.run(context, x, gates);
+  context.pool().parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t c = begin; c < end; ++c)
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t at = c * rows + r;
+        counts[at] = layer.active(inputs.row(r), gates.row(r), c, index + at * room, h + at * room);
+      }
+  });
+  constexpr std::int64_t kLeastColumns = 64;
+  const std::int64_t workers = context.pool().size();
+  const std::int64_t piece =
+      std::max(kLeastColumns, (y.cols + workers - 1) / workers / kLeastColumns * kLeastColumns);
+  context.pool().parallel_for(y.cols, piece, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t c = 0; c < chunks; ++c)
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t at = c * rows + r;
+        layer.add(c, index + at * room, h + at * room, counts[at], begin, end - begin, y.row(r));
+      }
+  });
+  std::int64_t active = 0;
+  for (std::int64_t at = 0; at < rows * chunks; ++at) active += counts[at];
+  return active;
+}
+
+}  // namespace
+}  // namespace feed_forward
+
+void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
+                             const std::optional<RowEpilogue>& epilogue) const {
+  const SparseLayer layer(context, up_, down_, neurons_);
+  const linear::Multiplier multiplier(context.isa());
+  counters_->neurons.fetch_add(x.rows * neurons_, std::memory_order_relaxed);
+  const int workers = context.pool().size();
+  if (workers > 1 && x.rows < workers * multiplier.least_rows()) {
+    counters_->active.fetch_add(feed_forward::run_shared(context, layer, gate_, up_.length(), x, y),
+                                std::memory_order_relaxed);
+    if (epilogue) linear::for_rows_after(context.pool(), x.rows, *epilogue);
+    return;
+  }
+  // The gate products of a block should stay in L2 beside a chunk of weights.
+  constexpr std::int64_t kGateBytes = 512 << 10;
+  const std::int64_t most =
+      std::clamp(kGateBytes / kFloat / neurons_, multiplier.least_rows(), multiplier.most_rows());
+  linear::for_row_blocks(context.pool(), x.rows, most, [&](std::int64_t begin, std::int64_t end, int worker) {
+    counters_->active.fetch_add(
+        feed_forward::run_block(context, layer, gate_, up_.length(), x.slice_rows(begin, end - begin),
+                                y.slice_rows(begin, end - begin), worker),
+        std::memory_order_relaxed);
+    if (epilogue) (*epilogue)(begin, end, worker);
+  });
+}
+
+void FeedForward::run_dense(OpContext& context, ConstMatrix x, Matrix y,
+                            const std::optional<RowEpilogue>& epilogue) const {
+  const feed_forward::KernelTable& table = table_of(context.isa());
+  // Slices bound the memory of the inner products; they hold enough rows for all workers.
+  const std::int64_t slice = std::int64_t{4} * 112 * context.pool().size();
+  for (std::int64_t first = 0; first < x.rows; first += slice) {
+    const std::int64_t rows = std::min(slice, x.rows - first);
+    const Matrix inner(reinterpret_cast<float*>(
+                           context.shared_scratch(static_cast<std::size_t>(rows * 2 * neurons_ * kFloat))),
+                       rows, 2 * neurons_);
+    gate_.run(context, x.slice_rows(first, rows), inner,
+              [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+                for (std::int64_t r = begin; r < end; ++r) {
+                  table.silu_product(inner.row(r), inner.row(r) + neurons_, neurons_);
+                  round_if_bf16(context.precision(), inner.row(r), neurons_);
+                }
+              });
+    const ConstMatrix h(inner.data, rows, neurons_, inner.stride);
+    const auto shifted = [&](std::int64_t begin, std::int64_t end, int worker) {
+      (*epilogue)(first + begin, first + end, worker);
+    };
+    dense_down_->run(context, h, y.slice_rows(first, rows),
+                     epilogue ? std::optional<RowEpilogue>(shifted) : std::nullopt);
+  }
+}
+
+}  // namespace asynct

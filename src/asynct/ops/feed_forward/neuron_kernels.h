@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+
+#include "asynct/ops/feed_forward/kernels.h"
+
+// Kernels over neuron-major weights, written once over Vec; a unit includes a simd/math_<isa>.h and defines
+// sum_lanes and find_active before this.
+namespace asynct::feed_forward {
+namespace {
+
+constexpr int kLanes = 16;                        // lanes of a dot product, half a group
+constexpr int kVecs = kLanes / Vec::kLanes;       // vectors of them
+constexpr int kGroupVecs = kGroup / Vec::kLanes;  // vectors of a group
+
+// Vector `v` of a group of 32 elements.
+struct F32Row {
+  static constexpr std::int64_t kBytes = 4;
+  static Vec load(const char* group, int v) {
+    return Vec::load(reinterpret_cast<const float*>(group) + v * Vec::kLanes);
+  }
+};
+struct Bf16Row {
+  static constexpr std::int64_t kBytes = 2;
+  static Vec load(const char* group, int v) {
+    const auto* const pairs = reinterpret_cast<const std::uint16_t*>(group) + v % kVecs * 2 * Vec::kLanes;
+    return v < kVecs ? Vec::load_bf16_low(pairs) : Vec::load_bf16_high(pairs);
+  }
+};
+struct F16Row {
+  static constexpr std::int64_t kBytes = 2;
+  static Vec load(const char* group, int v) {
+    return Vec::load_f16(reinterpret_cast<const std::uint16_t*>(group) + v * Vec::kLanes);
+  }
+};
+
+const char* row_of(const Rows& rows, std::int32_t index) {
+  return static_cast<const char*>(rows.data) + index * rows.row_bytes;
+}
+
+void prefetch_group(const char* group, std::int64_t bytes) {
+  for (std::int64_t line = 0; line < bytes; line += 64) prefetch(group + line);
+}
+
+// Dot products of kCount neurons at once: independent chains that hide the latency of an FMA. `next` are
+// the neurons whose rows are fetched meanwhile.
+template <class Row, int kCount>
+void dot_neurons(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
+                 const std::int32_t* next, float* out) {
+  const char* row[kCount];
+  const char* next_row[kCount];
+  Vec sum[kCount][kVecs];
+  for (int j = 0; j < kCount; ++j) {
+    row[j] = row_of(rows, index[j]);
+    next_row[j] = row_of(rows, next[j]);
+    for (Vec& vec : sum[j]) vec = Vec::zero();
+  }
+  std::int64_t offset = 0;
+  for (std::int64_t k = 0; k < length; k += kGroup, offset += kGroup * Row::kBytes) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kCount; ++j) {
+      prefetch_group(next_row[j] + offset, kGroup * Row::kBytes);
+#pragma GCC unroll 4
+      for (int v = 0; v < kGroupVecs; ++v)
+        sum[j][v % kVecs] =
+            Vec::fma(Row::load(row[j] + offset, v), Vec::load(x + k + v * Vec::kLanes), sum[j][v % kVecs]);
+    }
+  }
+  for (int j = 0; j < kCount; ++j) out[j] = sum_lanes(sum[j]);
+}
+
+template <class Row>
+void dots(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
+          std::int64_t count, float* out) {
+  constexpr int kAtOnce = 8 / kVecs;
+  std::int64_t j = 0;
+  for (; j + kAtOnce <= count; j += kAtOnce)
+    dot_neurons<Row, kAtOnce>(x, length, rows, index + j,
+                              index + (j + 2 * kAtOnce <= count ? j + kAtOnce : j), out + j);
+  for (; j < count; ++j) dot_neurons<Row, 1>(x, length, rows, index + j, index + j, out + j);
+}
+
+// kGroups groups of columns in registers over all neurons.
+template <class Row, int kGroups>
+void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                        std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  constexpr std::int64_t kAhead = 4;  // neurons
+  Vec sum[kGroups * kGroupVecs];
+  const bool whole = columns >= kGroups * kGroup;
+#pragma GCC unroll 16
+  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
+    const std::int64_t left = columns - v * Vec::kLanes;
+    sum[v] = !accumulate || left <= 0       ? Vec::zero()
+             : whole || left >= Vec::kLanes ? Vec::load(y + v * Vec::kLanes)
+                                            : Vec::load_first(y + v * Vec::kLanes, left);
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    const char* const row = row_of(rows, index[j]) + first * Row::kBytes;
+    const Vec factor = Vec::broadcast(h + j);
+    if (j + kAhead < count)
+      prefetch_group(row_of(rows, index[j + kAhead]) + first * Row::kBytes, kGroups * kGroup * Row::kBytes);
+#pragma GCC unroll 16
+    for (int v = 0; v < kGroups * kGroupVecs; ++v)
+      sum[v] =
+          Vec::fma(factor, Row::load(row + v / kGroupVecs * kGroup * Row::kBytes, v % kGroupVecs), sum[v]);
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
+    const std::int64_t left = columns - v * Vec::kLanes;
+    if (whole || left >= Vec::kLanes)
+      sum[v].store(y + v * Vec::kLanes);
+    else if (left > 0)
+      sum[v].store_first(y + v * Vec::kLanes, left);
+  }
+}
+
+// Half the registers or a little more hold sums: 256 columns with AVX-512, 64 with AVX2.
+template <class Row>
+void accumulate_rows(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                     std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  constexpr int kGroups = Vec::kLanes == 16 ? 8 : 2;
+  for (; columns >= kGroups * kGroup;
+       columns -= kGroups * kGroup, first += kGroups * kGroup, y += kGroups * kGroup)
+    accumulate_columns<Row, kGroups>(h, rows, index, count, first, columns, accumulate, y);
+  for (; columns > 0; columns -= kGroup, first += kGroup, y += kGroup)
+    accumulate_columns<Row, 1>(h, rows, index, count, first, columns, accumulate, y);
+}
+
+void silu_product(float* gate, const float* up, std::int64_t count) {
+  // The sigmoid without an overflow: e^min(x, 0) / (1 + e^-|x|).
+  const auto product = [](Vec g, Vec u) {
+    const Vec above = exp_of_nonpositive(min(Vec::zero(), g));
+    const Vec below = Vec::all(1) + exp_of_nonpositive(min(g, Vec::zero() - g));
+    return g * above / below * u;
+  };
+  std::int64_t i = 0;
+  for (; i + Vec::kLanes <= count; i += Vec::kLanes)
+    product(Vec::load(gate + i), Vec::load(up + i)).store(gate + i);
+  if (i < count)
+    product(Vec::load_first(gate + i, count - i), Vec::load_first(up + i, count - i))
+        .store_first(gate + i, count - i);
+}
+
+constexpr KernelTable make_table() {
+  return {.find_active = find_active,
+          .dots = {dots<F32Row>, dots<Bf16Row>, dots<F16Row>},
+          .accumulate_rows = {accumulate_rows<F32Row>, accumulate_rows<Bf16Row>, accumulate_rows<F16Row>},
+          .silu_product = silu_product};
+}
+
+}  // namespace
+}  // namespace asynct::feed_forward
