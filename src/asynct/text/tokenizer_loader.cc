@@ -100,7 +100,8 @@ class Vocabulary {
 MergeTable parse_merges(TokenizerJson& source, const StringTable& ids, const std::string& name) {
   MergeTable table(source.merges.size());
   for (std::size_t rank = 0; rank < source.merges.size(); ++rank) {
-    const auto& [left, right] = source.merges[rank];
+    const std::string& left = source.merges[rank].first;
+    const std::string& right = source.merges[rank].second;
     const auto id = [&](const std::string& content) {
       const auto found = ids.find(content);
       if (!found)
