@@ -10,15 +10,23 @@
 namespace asynct {
 namespace {
 
-/// Packed weights: panels of 16 outputs (ops/linear/linear.h).
-constexpr std::int64_t kPanel = 16;
+std::size_t round_up(std::int64_t value, std::int64_t unit) {
+  return static_cast<std::size_t>((value + unit - 1) / unit * unit);
+}
 
 class MemoryTable {
  public:
-  void packed(const std::string& name, const TensorView& matrix) {
-    const std::int64_t rows = (matrix.shape[0] + kPanel - 1) / kPanel * kPanel;
-    add(name, matrix.shape.elements(),
-        static_cast<std::size_t>(rows * matrix.shape[1]) * size_of(matrix.dtype), false);
+  /// A Linear: panels of 16 outputs, inputs in pairs (bf16: in groups of 32).
+  void linear(const std::string& name, std::int64_t rows, std::int64_t cols, DType dtype) {
+    add(name, rows * cols,
+        round_up(rows, 16) * round_up(cols, dtype == DType::bf16 ? 32 : 2) * size_of(dtype), false);
+  }
+  void linear(const std::string& name, const TensorView& matrix) {
+    linear(name, matrix.shape[0], matrix.shape[1], matrix.dtype);
+  }
+  /// The up and down weights of a ReGLU: one row a neuron, in groups of 32.
+  void neurons(const std::string& name, std::int64_t neurons, std::int64_t width, DType dtype) {
+    add(name, neurons * width, round_up(neurons, 1) * round_up(width, 32) * size_of(dtype), false);
   }
   void add(const std::string& name, std::int64_t parameters, std::size_t bytes, bool mapped) {
     auto part = std::find_if(parts_.begin(), parts_.end(), [&](const auto& p) { return p.name == name; });
@@ -41,22 +49,32 @@ std::int64_t count(const AttentionHeadParams& heads, const ModelConfig& config) 
   return static_cast<std::int64_t>(sigma + heads.slope.size() + heads.bias.size() + heads.gain.size());
 }
 
+void add_feed_forward(MemoryTable& table, const ModelConfig& config, const FeedForwardWeights& mlp) {
+  if (config.activation == Activation::relu) {
+    table.linear("gate", mlp.gate);
+    table.neurons("up", config.intermediate_size, config.hidden_size, mlp.up.dtype);
+    table.neurons("down", config.intermediate_size, config.hidden_size, mlp.down.dtype);
+  } else {
+    table.linear("gate and up", std::int64_t{2} * config.intermediate_size, config.hidden_size,
+                 mlp.gate.dtype);
+    table.linear("down", mlp.down);
+  }
+}
+
 std::vector<MemoryPart> memory_of(const ModelConfig& config, const ModelWeights& weights) {
   MemoryTable table;
   table.add("embedding (mapped)", weights.embedding.shape.elements(), weights.embedding.bytes(), true);
   std::int64_t small = count(weights.final_norm);
   for (const LayerWeights& layer : weights.layers) {
-    for (const TensorView& matrix : {layer.q_proj, layer.k_proj, layer.v_proj})
-      table.packed("qkv projection", matrix);
-    table.packed("output projection", layer.o_proj);
-    table.packed("gate", layer.mlp.gate);
-    table.packed("up", layer.mlp.up);
-    table.packed("down", layer.mlp.down);
+    table.linear("qkv projection", (std::int64_t{config.heads} + 2 * config.kv_heads) * config.head_dim,
+                 config.hidden_size, layer.q_proj.dtype);
+    table.linear("output projection", layer.o_proj);
+    add_feed_forward(table, config, layer.mlp);
     small += count(layer.input_norm) + count(layer.mlp_norm) + count(layer.heads, config);
     for (const auto& norm : {layer.q_norm, layer.k_norm, layer.post_attention_norm})
       if (norm) small += count(*norm);
   }
-  table.packed("head", weights.head);
+  table.linear("head", weights.head);
   table.add("norms and heads", small, static_cast<std::size_t>(small) * sizeof(float), false);
   return table.take();
 }

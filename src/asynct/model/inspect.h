@@ -35,7 +35,7 @@ struct LayerHeads {
 struct MemoryPart {
   std::string name;
   std::int64_t parameters = 0;
-  std::size_t bytes = 0;  // packed: outputs in panels of 16
+  std::size_t bytes = 0;  // with the padding of its packed form
   bool mapped = false;    // stays in the file: pages come with use and can be dropped
 };
 

@@ -48,6 +48,22 @@ TEST(Inspect, Stories260K) {
   EXPECT_EQ(report.config.attention.scale, static_cast<float>(1 / std::sqrt(8.0)));
 }
 
+TEST(Inspect, GoldenCheckpointsLoad) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/golden")) {
+    if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    SCOPED_TRACE(entry.path());
+    const ModelReport report = report_of(entry.path());
+    EXPECT_GT(report.parameters, 1000);
+    EXPECT_TRUE(find_bad_values(Checkpoint(entry.path())).empty());
+    if (entry.path().filename() == "asynci_sigma_classes") {
+      EXPECT_EQ(report.class_counts, (std::array<std::int64_t, 3>{4, 2, 2}));
+    }
+    ++count;
+  }
+  EXPECT_GE(count, 20);
+}
+
 TEST(Inspect, NanAndInfinityInEveryDtype) {
   const testing::TempDir dir;
   const float values[4] = {1, std::nanf(""), -std::numeric_limits<float>::infinity(),
