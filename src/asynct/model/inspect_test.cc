@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "asynct/model/decoder.h"
 #include "asynct/model/safetensors_writer.h"
 #include "asynct/model/synth.h"
 #include "asynct/model/test_files.h"
@@ -62,6 +63,19 @@ TEST(Inspect, GoldenCheckpointsLoad) {
     ++count;
   }
   EXPECT_GE(count, 20);
+}
+
+TEST(Inspect, MemoryIsWhatTheDecoderTakes) {
+  ThreadPool pool(2);
+  OpContext context(pool, select_isa(), Precision::fp32);
+  for (const std::string name : {"asynci_pool3", "odd_sizes", "untied_silu", "weights_bf16", "llama"}) {
+    SCOPED_TRACE(name);
+    const std::string dir = "tests/golden/" + name;
+    std::size_t packed = 0;
+    for (const MemoryPart& part : report_of(dir).memory)
+      if (!part.mapped && part.name != "norms and heads") packed += part.bytes;
+    EXPECT_EQ(packed, Decoder(context, load_config(dir), Checkpoint(dir), 16).weight_bytes());
+  }
 }
 
 TEST(Inspect, NanAndInfinityInEveryDtype) {
