@@ -174,7 +174,7 @@ def documents(count: int, seed: int) -> list:
     rng = random.Random(seed)
     made, out = 0, []
     while made < count:
-        shots = rng.choice((1, 1, 1, 2, 4, 6))
+        shots = rng.choice((1, 1, 1, 2, 4, 6, 12))
         out.append("\n\n".join(problem(rng) for _ in range(shots)))
         made += shots
     return out

@@ -20,8 +20,9 @@ class Options:
     seconds: float | None = None  # wall clock of training, compilation included
     batch_tokens: int = 32768
     length: int = 512
-    long_length: int = 2048  # the last part of training sees longer windows
-    long_share: float = 0.15
+    long_length: int = 2048  # longer windows, so that sums over many keys are seen in training:
+    long_every: int = 8  # every so many steps (0: never), and
+    long_share: float = 0.05  # only those in the last part of training
     lr: float = 3e-3
     schedule: str = "linear"  # or "cosine"
     final_lr: float = 0.02
@@ -127,6 +128,11 @@ class Trainer:
         shape = 1 - fraction if o.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * fraction))
         return o.lr * (o.final_lr + (1 - o.final_lr) * shape)
 
+    def window_length(self, fraction: float) -> int:
+        o = self.options
+        long = fraction >= 1.0 - o.long_share or (o.long_every > 0 and self.step % o.long_every == o.long_every - 1)
+        return o.long_length if long else o.length
+
     # --- state ---
 
     def save(self) -> None:
@@ -162,18 +168,16 @@ class Trainer:
     def train(self) -> None:
         o = self.options
         self.started = last_save = time.monotonic()
-        runner, runner_length = None, None
+        runners = {}  # window length -> Step
         losses, mark = [], (self.seconds(), self.tokens)
         while (fraction := self.fraction()) < 1.0:
-            long = fraction >= 1.0 - o.long_share
-            length = o.long_length if long else o.length
+            length = self.window_length(fraction)
             batch = self.sampler.batch(self.step, max(1, o.batch_tokens // length), length)
-            if runner_length != length:
-                runner = None  # frees the old graph's memory
-                runner, runner_length = Step(self.network, self.optimizers, o, batch), length
+            if length not in runners:
+                runners[length] = Step(self.network, self.optimizers, o, batch)
             lr = self.rate(fraction)
             optim.set_rate(self.optimizers, lr)
-            loss, norm = runner(*batch)
+            loss, norm = runners[length](*batch)
             losses.append(loss.clone())
             self.step += 1
             self.tokens += batch[1].numel()

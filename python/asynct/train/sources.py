@@ -61,17 +61,19 @@ def question_document(item: dict) -> str:
     answer = item["answer"]
     if "choices" in item:
         answer = item["choices"][answer]
+    if "equation" in item:  # a bare number: end it the way GSM8K does
+        answer = f"{answer}\n#### {answer}"
     return f"Question: {item['question']}\nAnswer: {answer}"
 
 
 def join_shots(documents: list, seed: int) -> list:
-    """Half alone, half in groups of 2 to 6, which is how a few-shot prompt looks."""
+    """Alone, or in groups of up to 12, which is how a few-shot prompt looks."""
     rng = random.Random(seed)
     documents = documents[:]
     rng.shuffle(documents)
     out, i = [], 0
     while i < len(documents):
-        size = rng.choice((1, 1, 1, 2, 4, 6))
+        size = rng.choice((1, 1, 1, 2, 4, 6, 8, 12))
         out.append("\n\n".join(documents[i : i + size]))
         i += size
     return out
