@@ -51,9 +51,9 @@ def find_file(directories, name: str) -> Path:
     if "test" in Path(name).stem.split("_"):
         raise ValueError(f"{name}: a test split is never trained on")
     for directory in directories:
-        path = Path(directory) / name
-        if path.is_file():
-            return path
+        for path in (Path(directory) / name, Path(directory) / f"{name}.xz"):
+            if path.is_file():
+                return path
     raise FileNotFoundError(f"training file {name} not found in {', '.join(map(str, directories))}")
 
 
