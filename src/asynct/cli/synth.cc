@@ -60,17 +60,17 @@ void add_synth(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--out", arguments->options.out, "directory to make; must not exist, or be empty")
       ->required();
-  command->add_option("--seed", arguments->options.seed, "")->capture_default_str();
+  command->add_option("--seed", arguments->options.seed, "any number")->capture_default_str();
   command
       ->add_option("--gate-zeros", arguments->gate_zeros, "share of zeros in relu(gate); default: not shaped")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--dtype", arguments->dtype, "")
+  command->add_option("--dtype", arguments->dtype, "of every tensor")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp32"}));
-  command->add_option("--attention", arguments->attention, "")
+  command->add_option("--attention", arguments->attention, "softmax: for comparison")
       ->capture_default_str()
       ->check(CLI::IsMember({"asynci", "softmax"}));
-  command->add_option("--norm", arguments->norm, "")
+  command->add_option("--norm", arguments->norm, "rms: for comparison")
       ->capture_default_str()
       ->check(CLI::IsMember({"dyht", "rms"}));
   command->add_option("--threads", arguments->threads, "default: all cores")->check(CLI::Range(1, 1024));
