@@ -43,7 +43,7 @@ std::uint32_t hash_number(const std::string& text) {
 SequenceScore hash_score(const std::string& context, const std::string& continuation) {
   if (context == "<|endoftext|>") return {-2.0 * static_cast<double>(continuation.size()), false};
   const std::uint32_t number = hash_number(context + '\0' + continuation);
-  return {-(number % 1000) / 8.0, number % 7 == 0};
+  return {-static_cast<double>(number % 1000) / 8.0, number % 7 == 0};
 }
 
 std::string hash_text(const std::string& prompt) {
