@@ -195,19 +195,16 @@ void Attention::run(OpContext& context, const AttentionPlan& plan, const StepBat
   assert(q.cols == config_.heads * config_.head_dim && out.cols == q.cols && q.rows == out.rows);
   const Run run = {*this, batch, kv, q, out, context.precision() == Precision::bf16, kernels(context.isa())};
 
-  // The caller is worker 0: its scratch holds the partial sums of all workers in front of its own.
   Carver count(nullptr);
   carve_workspace(count, run.most_queries(), config_.head_dim);
   const std::size_t work_bytes = count.used();
-  const std::size_t slot = run.partial_floats();
-  const std::size_t partial_bytes =
-      (static_cast<std::size_t>(plan.partial_slots) * slot * sizeof(float) + 63) / 64 * 64;
-  std::byte* const shared = context.scratch(0, partial_bytes + work_bytes);
-  float* const partials = reinterpret_cast<float*>(shared);
   const auto workspace = [&](int worker) {
-    Carver carver(worker == 0 ? shared + partial_bytes : context.scratch(worker, work_bytes));
+    Carver carver(context.scratch(worker, work_bytes));
     return carve_workspace(carver, run.most_queries(), config_.head_dim);
   };
+  const std::size_t slot = run.partial_floats();
+  const std::size_t partial_bytes = static_cast<std::size_t>(plan.partial_slots) * slot * sizeof(float);
+  auto* const partials = reinterpret_cast<float*>(context.shared_scratch(partial_bytes));
   const auto partial_at = [&](std::int32_t index) {
     return index < 0 ? nullptr : partials + static_cast<std::size_t>(index) * slot;
   };
