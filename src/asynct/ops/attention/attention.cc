@@ -64,6 +64,7 @@ Workspace carve_workspace(Carver& carver, std::int64_t queries, std::int64_t dim
   work.all = sums();
   work.keys = carver.take<float>(attention::kSpanKeys * dims);
   work.values = carver.take<float>(attention::kSpanKeys * padded(dims));
+  work.spare = carver.take<float>(padded(dims));
   return work;
 }
 

@@ -55,6 +55,7 @@ struct Workspace {
   Sums all;
   float* keys;    // [kSpanKeys / kGroupKeys, head_dim, kGroupKeys] packed span
   float* values;  // [kSpanKeys, padded_dim]
+  float* spare;   // [padded_dim]
 };
 
 /// One unit of the plan: `rows` rows of a sequence times the `live` query heads of one KV head, over whole

@@ -34,6 +34,27 @@ Span<T> span_in_place(const UnitArgs& unit, std::int64_t begin, int keys) {
   return span;
 }
 
+/// Asks for the keys of the span at `begin` ahead of time: pages lie anywhere, so the hardware cannot guess.
+template <class T>
+void prefetch_keys(const UnitArgs& unit, std::int64_t begin, int keys) {
+  const std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t step = unit.key.dim_stride >= line ? 1 : line / unit.key.dim_stride;
+  for (int j = 0; j < keys; j += kGroupKeys) {
+    const T* const group = page<T>(unit.key, unit, begin + j);
+    for (std::int64_t d = 0; d < unit.head_dim; d += step)
+      __builtin_prefetch(group + d * unit.key.dim_stride, 0, 2);
+  }
+}
+
+template <class T>
+void prefetch_rows(const UnitArgs& unit, const Span<T>& span, std::uint64_t needed) {
+  constexpr int kLine = 64 / static_cast<int>(sizeof(T));
+  for (; needed != 0; needed &= needed - 1) {
+    const T* const row = span.rows[__builtin_ctzll(needed)];
+    for (int d = 0; d < unit.padded_dim; d += kLine) __builtin_prefetch(row + d, 0, 3);
+  }
+}
+
 inline float element_as_float(float value) { return value; }
 inline float element_as_float(std::uint16_t bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;

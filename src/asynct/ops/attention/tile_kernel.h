@@ -102,5 +102,48 @@ void add_values(const float* weights, std::uint64_t needed, const T* const* rows
   value_columns<kQueries, kVecs>(weights, needed, rows, 0, dims, out);
 }
 
+/// The same sums for two queries whose weights are mostly zero: each takes only the keys it needs. Two at
+/// once, because the sums of one query are too few to hide the latency of an FMA.
+template <int kVecs, class T>
+void value_pair_tile(const float* const* weights, const std::uint64_t* needed, const T* const* rows, int dim,
+                     float* const* out) {
+  Vec sum[2][kVecs];
+  for (int m = 0; m < 2; ++m)
+    for (int v = 0; v < kVecs; ++v) sum[m][v] = Vec::load(out[m] + dim + v * Vec::kLanes);
+  const auto add = [&](int m, std::uint64_t& left) {
+    const int key = __builtin_ctzll(left);
+    left &= left - 1;
+    const T* const row = rows[key] + dim;
+    const Vec a = Vec::broadcast(weights[m] + key);
+    for (int v = 0; v < kVecs; ++v) sum[m][v] = Vec::fma(a, load_as_float(row + v * Vec::kLanes), sum[m][v]);
+  };
+  std::uint64_t first = needed[0];
+  std::uint64_t second = needed[1];
+  while (first != 0 && second != 0) {
+    add(0, first);
+    add(1, second);
+  }
+  while (first != 0) add(0, first);
+  while (second != 0) add(1, second);
+  for (int m = 0; m < 2; ++m)
+    for (int v = 0; v < kVecs; ++v) sum[m][v].store(out[m] + dim + v * Vec::kLanes);
+}
+
+template <int kVecs, class T>
+void value_pair_columns(const float* const* weights, const std::uint64_t* needed, const T* const* rows,
+                        int dim, int dims, float* const* out) {
+  for (; dim + kVecs * Vec::kLanes <= dims; dim += kVecs * Vec::kLanes)
+    value_pair_tile<kVecs>(weights, needed, rows, dim, out);
+  if constexpr (kVecs > 1) {
+    if (dim < dims) value_pair_columns<kVecs / 2>(weights, needed, rows, dim, dims, out);
+  }
+}
+
+template <class T>
+void add_sparse_values(const float* const* weights, const std::uint64_t* needed, const T* const* rows,
+                       int dims, float* const* out) {
+  value_pair_columns<kWide == 4 ? 8 : 4>(weights, needed, rows, 0, dims, out);
+}
+
 }  // namespace
 }  // namespace asynct::attention

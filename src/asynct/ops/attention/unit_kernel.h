@@ -71,6 +71,12 @@ template <class T>
 constexpr ValueKernel<T> kValueKernels[kTileQueries] = {add_values<1, T>, add_values<2, T>, add_values<3, T>,
                                                         add_values<4, T>, add_values<5, T>, add_values<6, T>};
 
+/// A register tile does this many times the work of the sparse sums in the same time.
+constexpr double kSparseGain = 1.4;
+
+/// So few queries that reading keys and values takes longer than the arithmetic on them.
+inline bool memory_bound(const UnitArgs& unit) { return queries(unit) <= 2 * kTileQueries; }
+
 /// Queries [first, first + count) of a unit over one span.
 struct Tile {
   int first;
@@ -126,14 +132,28 @@ void run_tile(const UnitArgs& unit, PooledWeights pooled, const Span<T>& span, s
   float* const scores = buffer + kGroupKeys;
   kScoreKernels<T>[tile.count - 1](unit.work.queries + tile.first, unit.head_dim, span, groups, unit.scale,
                                    scores);
-  std::uint64_t needed = 0;
-  float* sums[kTileQueries];
+  std::uint64_t needed[kTileQueries + 1] = {};
+  std::uint64_t by_any = 0;
+  int by_each = 0;
+  float* sums[kTileQueries + 1];
+  const float* weights[kTileQueries + 1];
   for (int m = 0; m < tile.count; ++m) {
     const int n = tile.first + m;
-    needed |= weigh(unit, pooled, n, position(unit, n) + 1 - begin, groups, scores + m * kScoreStride);
+    weights[m] = scores + m * kScoreStride;
+    needed[m] = weigh(unit, pooled, n, position(unit, n) + 1 - begin, groups, scores + m * kScoreStride);
+    by_any |= needed[m];
+    by_each += __builtin_popcountll(needed[m]);
     sums[m] = unit.work.chunk.values + std::int64_t{n} * unit.padded_dim;
   }
-  kValueKernels<T>[tile.count - 1](scores, needed, span.rows, unit.padded_dim, sums);
+  // A register tile multiplies by the zeros of its other queries, but reads a value row once for all.
+  if (kSparseGain * by_each >= tile.count * __builtin_popcountll(by_any) || tile.count == 1) {
+    if (memory_bound(unit)) prefetch_rows(unit, span, by_any);
+    return kValueKernels<T>[tile.count - 1](scores, by_any, span.rows, unit.padded_dim, sums);
+  }
+  weights[tile.count] = scores;  // an odd last query is paired with one that needs nothing
+  sums[tile.count] = unit.work.spare;
+  for (int m = 0; m < tile.count; m += 2)
+    add_sparse_values(weights + m, needed + m, span.rows, unit.padded_dim, sums + m);
 }
 
 /// Scores of the last keys before `begin`, for pooling across the border of a unit.
@@ -182,7 +202,13 @@ void run_chunks(const UnitArgs& base, MakeSpan make_span) {
 
 template <class T>
 void run_in_place(const UnitArgs& unit) {
-  run_chunks<T>(unit, [&](std::int64_t begin, int keys) { return span_in_place<T>(unit, begin, keys); });
+  const std::int64_t end = least(unit.chunk_end * unit.chunk_keys, position(unit, queries(unit) - 1) + 1);
+  run_chunks<T>(unit, [&](std::int64_t begin, int keys) {
+    const std::int64_t next = begin + kSpanKeys;
+    if (memory_bound(unit) && next < end)
+      prefetch_keys<T>(unit, next, static_cast<int>(least(kSpanKeys, end - next)));
+    return span_in_place<T>(unit, begin, keys);
+  });
 }
 
 void run_unit(const UnitArgs& unit) {
@@ -191,7 +217,7 @@ void run_unit(const UnitArgs& unit) {
         unit.q + n / unit.live * unit.q_stride + std::int64_t{unit.heads[n % unit.live]} * unit.head_dim;
   const bool in_place = group_in_place(unit) && row_in_place(unit);
   // With many queries, widening bf16 once beats widening it again for every tile.
-  const bool widen = queries(unit) > 2 * kTileQueries;
+  const bool widen = !memory_bound(unit);
   if (in_place && !unit.key.bf16 && !unit.value.bf16) return run_in_place<float>(unit);
   if (in_place && unit.key.bf16 && unit.value.bf16 && !widen) return run_in_place<std::uint16_t>(unit);
   run_chunks<float>(unit, [&](std::int64_t begin, int keys) { return packed_span(unit, begin, keys); });
