@@ -44,6 +44,19 @@ std::uint32_t match_limit(std::size_t text) {
       std::min<std::uint64_t>(10'000'000 + std::uint64_t{16} * text, UINT32_MAX));
 }
 
+/// What a search works in. A thread keeps one: pieces are short, and making it costs more than most searches.
+struct Scratch {
+  MatchContext context{pcre2_match_context_create(nullptr)};
+  MatchData data{pcre2_match_data_create(1, nullptr)};  // the whole match; groups are of no interest
+  JitStack stack{pcre2_jit_stack_create(32 * 1024, kJitStack, nullptr)};
+
+  Scratch() {
+    pcre2_set_depth_limit(context.get(), kDepthLimit);
+    pcre2_set_heap_limit(context.get(), kHeapLimitKib);
+    pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
+  }
+};
+
 }  // namespace
 
 struct Regex::Code {
@@ -78,24 +91,19 @@ Regex::Regex(std::string_view pattern, std::string_view what)
 void Regex::for_each_match(std::string_view text,
                            FunctionRef<void(std::size_t begin, std::size_t end)> match) const {
   const pcre2_code* const code = code_->code.get();
-  const MatchContext context(pcre2_match_context_create(nullptr));
-  pcre2_set_match_limit(context.get(), match_limit(text.size()));
-  pcre2_set_depth_limit(context.get(), kDepthLimit);
-  pcre2_set_heap_limit(context.get(), kHeapLimitKib);
-  const JitStack stack(pcre2_jit_stack_create(32 * 1024, kJitStack, nullptr));
-  pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
-  const MatchData data(pcre2_match_data_create_from_pattern(code, nullptr));
+  thread_local Scratch scratch;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   std::size_t from = 0;
   std::size_t last_end = std::string_view::npos;
   while (from <= text.size()) {
-    const int found =
-        pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, data.get(), context.get());
+    pcre2_set_match_limit(scratch.context.get(), match_limit(text.size()));  // match() may have searched, too
+    const int found = pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, scratch.data.get(),
+                                  scratch.context.get());
     if (found == PCRE2_ERROR_NOMATCH) return;
     if (found < 0)
       fail(code_->what, ": pattern \"", code_->pattern, "\" over ", text.size(),
            " bytes: ", error_text(found));
-    const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(data.get());
+    const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(scratch.data.get());
     const std::size_t begin = range[0], end = range[1];
     if (begin > end || begin < from)  // \K in a lookaround
       fail(code_->what, ": pattern \"", code_->pattern, "\" matches backwards");

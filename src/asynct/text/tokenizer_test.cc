@@ -217,7 +217,7 @@ TEST(TokenizerErrors, APatternThatBacktracksForever) {
 }
 
 TEST(StreamDecoder, NeverGivesHalfACharacter) {
-  for (const char* family : {"gpt2", "llama2", "metaspace", "qwen"}) {
+  for (const char* family : {"gpt2", "llama2", "llama3", "smollm2"}) {
     const auto tokenizer = golden(family);
     const std::string text = "caf\xC3\xA9 \xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x98\x80 it's  over";
     const auto ids = tokenizer.encode(text);
@@ -254,9 +254,9 @@ TEST(StreamDecoder, LeavesSpecialTokensOut) {
 /// Runs of one character must not cost quadratic time or deep stacks (they crashed engines that used
 /// std::regex).
 TEST(TokenizerRuns, LongRunsTakeLinearTimeAndConstantStack) {
-  const std::size_t size = std::size_t{2} << 20;
   for (const char* family : {"gpt2", "qwen", "llama3", "smollm2", "odd", "llama2", "metaspace"}) {
     const auto tokenizer = golden(family);
+    const std::size_t size = std::size_t{1} << (family == std::string("odd") ? 17 : 20);
     for (const std::string unit : {"a", " ", "\n", "7", "!", "'", "\xCC\x81", "<"}) {
       std::string text;
       while (text.size() < size) text += unit;
@@ -265,7 +265,7 @@ TEST(TokenizerRuns, LongRunsTakeLinearTimeAndConstantStack) {
       // A thread's default stack, minus what a deep recursion would need.
       std::thread([&] { tokens = tokenizer.encode(text).size(); }).join();
       EXPECT_GT(tokens, 0u);
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << family << " " << unit;
+      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << family << " " << unit;
     }
   }
 }
