@@ -31,44 +31,54 @@ struct F16Panel {
   }
 };
 
-template <int kRows, int kVectors>
-void load_tile(const TileArgs& args, Vec (&sum)[kRows][kVectors]) {
+// The edge of c, some columns of which are not there, goes through a whole tile in memory.
+template <int kRows>
+void copy_columns(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride,
+                  std::int64_t columns) {
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) {
-      const float* const from = args.c + r * args.c_stride + v * Vec::kLanes;
-      const std::int64_t left = args.columns - v * Vec::kLanes;
-      sum[r][v] = left >= Vec::kLanes ? Vec::load(from)
-                  : left > 0          ? Vec::load_first(from, left)
-                                      : Vec::zero();
-    }
+    for (std::int64_t c = 0; c < columns; ++c) to[r * to_stride + c] = from[r * from_stride + c];
 }
 
 template <int kRows, int kVectors>
-void store_tile(const TileArgs& args, const Vec (&sum)[kRows][kVectors]) {
+inline void load_tile(const float* c, std::int64_t stride, Vec (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 14
   for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v) {
-      float* const to = args.c + r * args.c_stride + v * Vec::kLanes;
-      const std::int64_t left = args.columns - v * Vec::kLanes;
-      if (left >= Vec::kLanes)
-        sum[r][v].store(to);
-      else if (left > 0)
-        sum[r][v].store_first(to, left);
-    }
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec::load(c + r * stride + v * Vec::kLanes);
+}
+
+template <int kRows, int kVectors>
+inline void store_tile(float* c, std::int64_t stride, const Vec (&sum)[kRows][kVectors]) {
+#pragma GCC unroll 14
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sum[r][v].store(c + r * stride + v * Vec::kLanes);
 }
 
 template <class Panel, int kRows, int kPanels>
 void tile(const TileArgs& args) {
   using Element = typename Panel::Element;
   constexpr int kVectors = kPanels * kVecs;
-  // Few rows stream the weights from memory: fetch each panel's stream ahead of the hardware's guess.
-  constexpr bool kStream = kRows <= 4;
+  // Weights that stream from memory: fetch each panel ahead of the hardware's guess. Not the widened tile in
+  // L1, which is f32 under many rows.
+  constexpr bool kStream = sizeof(Element) == 2 || kRows <= 4;
   constexpr std::int64_t kAhead = 2048;  // bytes
+  constexpr int kColumns = kPanels * kPanel;
+  float edge[kRows * kColumns];
+  const bool whole = args.columns == kColumns;
+  float* const c = whole ? args.c : edge;
+  const std::int64_t c_stride = whole ? args.c_stride : kColumns;
+
   Vec sum[kRows][kVectors];
-  if (args.accumulate)
-    load_tile(args, sum);
-  else
-    for (auto& row : sum)
-      for (Vec& vec : row) vec = Vec::zero();
+  if (args.accumulate) {
+    if (!whole) copy_columns<kRows>(args.c, args.c_stride, edge, kColumns, args.columns);
+    load_tile(c, c_stride, sum);
+  } else {
+#pragma GCC unroll 14
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = Vec::zero();
+  }
 
   const char* b = static_cast<const char*>(args.b);
   const float* block = args.a;
@@ -97,7 +107,8 @@ void tile(const TileArgs& args) {
       }
     }
   }
-  store_tile(args, sum);
+  store_tile(c, c_stride, sum);
+  if (!whole) copy_columns<kRows>(edge, kColumns, args.c, args.c_stride, args.columns);
 }
 
 template <class Panel>
