@@ -1,6 +1,7 @@
 // Rates of attention over a paged cache: prefill in GFLOP/s of the dense causal products, decode in GB/s of
 // cache read, beside what the machine can do (measured in the same run).
-//   asynct_attention_bench [--threads N] [--json]        ASYNCT_ISA=scalar|avx2|avx512 chooses the kernels
+//   asynct_attention_bench [--threads N] [--only prefill|decode] [--json]    ASYNCT_ISA=scalar|avx2|avx512
+//   chooses the kernels
 
 #include <algorithm>
 #include <chrono>
@@ -188,20 +189,27 @@ void bench_decode(OpContext& context, Report& report, Shape shape, DType dtype, 
 int run(int argc, char** argv) {
   int threads = available_cores();
   bool json = false;
+  const char* only = "";
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0)
       json = true;
     else if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
       threads = std::max(1, std::atoi(argv[++i]));
+    else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+      only = argv[++i];
     else
-      return std::fprintf(stderr, "usage: asynct_attention_bench [--threads N] [--json]\n"), 2;
+      return std::fprintf(stderr,
+                          "usage: asynct_attention_bench [--threads N] [--only prefill|decode] [--json]\n"),
+             2;
   }
   ThreadPool pool(threads);
   OpContext context(pool, select_isa(), Precision::fp32);
   Report report(json, measure_fma_peak(pool, context.isa()), measure_read_bandwidth(pool, context.isa()));
   for (const Shape shape : {Shape{4, 2, 64}, Shape{8, 4, 128}})
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const std::int32_t length : {512, 2048}) bench_prefill(context, report, shape, dtype, length);
+      if (std::strcmp(only, "decode") != 0)
+        for (const std::int32_t length : {512, 2048}) bench_prefill(context, report, shape, dtype, length);
+      if (std::strcmp(only, "prefill") == 0) continue;
       bench_decode(context, report, shape, dtype, 1, 1024);
       bench_decode(context, report, shape, dtype, 1, 32768);
       bench_decode(context, report, shape, dtype, 32, 8192);
