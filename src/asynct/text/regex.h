@@ -11,7 +11,7 @@ namespace asynct {
 
 /// A regular expression of a tokenizer file, run by PCRE2 with limits on steps, recursion and memory: a
 /// hostile pattern or text gives an Error, not a hang or a stack overflow. The files mean Oniguruma's syntax;
-/// what it spells differently from PCRE2 (class intersections, \h) is refused instead of misread.
+/// regex_dialect.h translates it.
 class Regex {
  public:
   /// Errors: `what`, the pattern and what is wrong with it.
