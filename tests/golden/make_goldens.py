@@ -1,10 +1,17 @@
-"""Writes tiny random checkpoints, one for each switch of the model, with the reference's logits.
+"""What the C++ model must reproduce, from the PyTorch reference.
 
-    PYTHONPATH=python python tests/golden/make_goldens.py [--out tests/golden] [--only NAME ...]
+    PYTHONPATH=python python tests/golden/make_goldens.py [checkpoints|bf16|greedy] [--out tests/golden] [--only NAME ...]
 
-Each directory NAME/ holds config.json, the weights, and expected.safetensors {tokens int32 [T], logits f32 [T, V]}.
-The reference runs in fp32 whatever the stored dtype. The script fails when a case would not test what it is for:
-clamps that never act, attention weights that are all zero or all positive, flat logits.
+checkpoints (default): tiny random checkpoints, one for each switch of the model. Each directory NAME/ holds
+config.json, the weights, and expected.safetensors {tokens int32 [T], logits f32 [T, V], logits_bf16 f32 [T, V]}.
+`logits` are the reference's in fp32 whatever the stored dtype; `logits_bf16` those of bf16_reference.py, which rounds
+where a bf16 engine stores. The script fails when a case would not test what it is for: clamps that never act,
+attention weights that are all zero or all positive, flat logits.
+
+bf16: computes `logits_bf16` again for the directories that are there, and leaves everything else as it is.
+
+greedy: 256 greedy tokens of the bundled checkpoint in fp32, greedy_asynct_tiny.json. Run it whenever
+models/asynct-tiny changes.
 """
 
 import argparse
@@ -16,7 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from bf16_reference import Bf16Reference
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from asynct.hf.configuration_asynct import AsyncTConfig
@@ -190,8 +199,24 @@ def write_weights(directory: Path, state: dict, shards: int) -> None:
     write_json(directory / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
 
 
-def write_expected(directory: Path, tokens, logits) -> None:
-    save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous()}, directory / "expected.safetensors")
+def relative_error(a, b) -> float:
+    return ((a.double() - b.double()).norm() / b.double().norm()).item()
+
+
+def write_expected(directory: Path, tokens, logits) -> str:
+    """Beside a checkpoint that is written. The second reference must agree with the first where nothing is rounded."""
+    exact = relative_error(Bf16Reference(directory, rounding=False).logits(tokens), logits)
+    if not exact < 5e-6:
+        raise AssertionError(f"{directory}: the two references differ by {exact}")
+    bf16 = Bf16Reference(directory).logits(tokens)
+    tensors = {"tokens": tokens.to(torch.int32), "logits": logits.contiguous(), "logits_bf16": bf16.contiguous()}
+    save_file(tensors, directory / "expected.safetensors")
+    return f"rounding to bf16 {relative_error(bf16, logits):.4f}"
+
+
+def add_bf16(directory: Path) -> str:
+    expected = load_file(directory / "expected.safetensors")
+    return write_expected(directory, expected["tokens"].long(), expected["logits"])
 
 
 def draw(name: str, case: Case, attempts: int = 30):
@@ -219,9 +244,8 @@ def write_asynct(root: Path, name: str, case: Case) -> str:
     if model.config.tie_word_embeddings:
         del state["lm_head.weight"]
     write_weights(directory, state, case.shards)
-    write_expected(directory, tokens, logits)
     check_loads(directory, tokens, logits)
-    return numbers
+    return f"{numbers}  {write_expected(directory, tokens, logits)}"
 
 
 def check_loads(directory: Path, tokens, logits) -> None:
@@ -250,8 +274,8 @@ def write_ordinary(root: Path, name: str, model, length: int) -> str:
         model.save_pretrained(temporary)
         for file in ("config.json", "generation_config.json", "model.safetensors"):
             shutil.copyfile(Path(temporary) / file, directory / file)
-    write_expected(directory, tokens, logits)
-    return f"logits spread {(logits.std(0).mean() / logits.std()).item():.2f}"
+    rounding = write_expected(directory, tokens, logits)
+    return f"logits spread {(logits.std(0).mean() / logits.std()).item():.2f}  {rounding}"
 
 
 def ordinary_models() -> dict:
@@ -274,18 +298,76 @@ def fresh(directory: Path) -> Path:
     return directory
 
 
+GREEDY_MODEL = Path(__file__).parents[2] / "models" / "asynct-tiny"
+GREEDY_PROMPTS = (
+    "Once upon a time there was a little girl who",
+    "The old king looked at his three sons and said,",
+    "One day, a boy and his dog went to the river.",
+    "The sun is a star. It",
+    "Question: What do plants need to make food?\nAnswer:",
+)
+GREEDY_TOKENS = 256
+LEAST_MARGIN = 1e-3  # between the best logit and the next: far above the rounding of any order of summation
+
+
+@torch.no_grad()
+def greedy(model, prompt_tokens: list) -> tuple:
+    """(tokens, the smallest margin); the end of text does not stop it."""
+    tokens, margin, cache, new = [], float("inf"), None, torch.tensor([prompt_tokens])
+    while len(tokens) < GREEDY_TOKENS:
+        out = model(new, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        best = out.logits[0, -1].topk(2)
+        margin = min(margin, (best.values[0] - best.values[1]).item())
+        cache, new = out.past_key_values, best.indices[:1][None]
+        tokens.append(new.item())
+    return tokens, margin
+
+
+def write_greedy(out: Path) -> str:
+    """Of the prompts without a near tie, the one whose text repeats itself least."""
+    model = AsyncTForCausalLM.from_pretrained(GREEDY_MODEL, dtype=torch.float32).eval()
+    tokenizer = Tokenizer.from_file(str(GREEDY_MODEL / "tokenizer.json"))
+    best = None
+    for prompt in GREEDY_PROMPTS:
+        prompt_tokens = tokenizer.encode(prompt).ids
+        tokens, margin = greedy(model, prompt_tokens)
+        if margin > LEAST_MARGIN and (best is None or len(set(tokens)) > len(set(best["tokens"]))):
+            best = {"prompt": prompt, "prompt_tokens": prompt_tokens, "tokens": tokens}
+            numbers = f"{prompt!r}: {len(set(tokens))} different tokens, smallest margin {margin:.1e}"
+    if best is None:
+        raise AssertionError(f"every prompt has a margin below {LEAST_MARGIN}: add others to GREEDY_PROMPTS")
+    (out / "greedy_asynct_tiny.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
+    return numbers
+
+
+def write_checkpoints(out: Path, wanted) -> None:
+    torch.manual_seed(0)
+    for name, case in CASES.items():
+        if wanted(name):
+            print(f"{name:24s} {write_asynct(out, name, case)}", flush=True)
+    for name, (model, length) in ordinary_models().items():
+        if wanted(name):
+            print(f"{name:24s} {write_ordinary(out, name, model, length)}", flush=True)
+
+
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("what", nargs="?", choices=("checkpoints", "bf16", "greedy"), default="checkpoints")
     arguments.add_argument("--out", type=Path, default=Path(__file__).parent)
     arguments.add_argument("--only", nargs="*")
     args = arguments.parse_args()
-    torch.manual_seed(0)
-    for name, case in CASES.items():
-        if not args.only or name in args.only:
-            print(f"{name:24s} {write_asynct(args.out, name, case)}", flush=True)
-    for name, (model, length) in ordinary_models().items():
-        if not args.only or name in args.only:
-            print(f"{name:24s} {write_ordinary(args.out, name, model, length)}", flush=True)
+
+    def wanted(name: str) -> bool:
+        return not args.only or name in args.only
+
+    if args.what == "greedy":
+        print(write_greedy(args.out))
+    elif args.what == "bf16":
+        for file in sorted(args.out.glob("*/expected.safetensors")):
+            if wanted(file.parent.name):
+                print(f"{file.parent.name:24s} {add_bf16(file.parent)}", flush=True)
+    else:
+        write_checkpoints(args.out, wanted)
     for file in args.out.glob("*/*.safetensors"):
         file.chmod(0o644)
 

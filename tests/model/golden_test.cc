@@ -17,6 +17,7 @@ namespace {
 struct Expected {
   std::vector<Token> tokens;
   std::vector<float> logits;
+  std::vector<float> logits_bf16;
 };
 
 template <class T>
@@ -32,6 +33,7 @@ Expected read_expected(const std::string& dir) {
   for (const auto& entry : parse_safetensors(file.bytes(), file.path())) {
     if (entry.name == "tokens") expected.tokens = read_tensor<Token>(file, entry);
     if (entry.name == "logits") expected.logits = read_tensor<float>(file, entry);
+    if (entry.name == "logits_bf16") expected.logits_bf16 = read_tensor<float>(file, entry);
   }
   return expected;
 }
@@ -55,9 +57,9 @@ TEST_P(Golden, LogitsMatchTheReference) {
     ModelHarness bf16(
         GetParam(),
         {.threads = 2, .isa = isa, .precision = Precision::bf16, .max_rows = 256, .kv_bytes = 1 << 22});
-    // The bf16 run rounds activations of weights that were not chosen for it; its yardstick is the reference
-    // in fp32 all the same.
-    EXPECT_LE(relative_error(bf16.logits_of(expected.tokens), expected.logits), 3e-2) << name(isa);
+    // Against a reference that rounds where the engine stores: rounding itself moves these logits by 0.6 to
+    // 3.4 %.
+    EXPECT_LE(relative_error(bf16.logits_of(expected.tokens), expected.logits_bf16), 1e-2) << name(isa);
   }
 }
 
