@@ -90,6 +90,7 @@ class Bench {
         const Linear linear = make_linear(context_, random_tensor(dtype, {s.outputs, s.inputs}, 1, 1));
         const Tensor x = random_tensor(DType::f32, {s.rows, s.inputs}, 1, 2);
         const Tensor y(DType::f32, {s.rows, s.outputs});
+        peak_ = std::max(peak_, measure_fma_peak(pool_, context_.isa()));
         const double seconds = best_seconds([&] { linear.run(context_, matrix_of(x), matrix_of(y)); });
         const double rate = 2.0 * static_cast<double>(s.rows * s.inputs * s.outputs) / seconds;
         report_["dense"].push_back({{"dtype", std::string(name(dtype))},
@@ -120,6 +121,7 @@ class Bench {
         for (const std::int64_t rows : {1, 2, 4, 8}) {
           const Tensor x = random_tensor(DType::f32, {rows, s.inputs}, 1, 2);
           const Tensor y(DType::f32, {rows, s.outputs});
+          bandwidth_ = std::max(bandwidth_, measure_read_bandwidth(pool_, context_.isa()));
           const double seconds = best_seconds([&] {
             for (const Linear& layer : layers) layer.run(context_, matrix_of(x), matrix_of(y));
           });
@@ -150,7 +152,9 @@ class Bench {
         for (const std::int64_t rows : {1, 8, 64, 512}) reglu_case(s.d, s.neurons, share, rows);
   }
 
-  void finish() const {
+  void finish() {
+    report_["fma_peak_gflops"] = peak_ / 1e9;
+    report_["read_gbs"] = bandwidth_ / 1e9;
     if (json_) std::printf("%s\n", report_.dump(1).c_str());
   }
 

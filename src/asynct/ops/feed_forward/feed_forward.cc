@@ -236,17 +236,16 @@ void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
     if (epilogue) linear::for_rows_after(context.pool(), x.rows, *epilogue);
     return;
   }
-  // The gate products of a block should stay in L2 beside a chunk of weights.
-  constexpr std::int64_t kGateBytes = 512 << 10;
-  const std::int64_t most =
-      std::clamp(kGateBytes / kFloat / neurons_, multiplier.least_rows(), multiplier.most_rows());
-  linear::for_row_blocks(context.pool(), x.rows, most, [&](std::int64_t begin, std::int64_t end, int worker) {
-    counters_->active.fetch_add(
-        feed_forward::run_block(context, layer, gate_, up_.length(), x.slice_rows(begin, end - begin),
-                                y.slice_rows(begin, end - begin), worker),
-        std::memory_order_relaxed);
-    if (epilogue) (*epilogue)(begin, end, worker);
-  });
+  // As many rows as a pack takes: every block reads all weights once, and those of large layers come from
+  // memory.
+  linear::for_row_blocks(
+      context.pool(), x.rows, multiplier.most_rows(), [&](std::int64_t begin, std::int64_t end, int worker) {
+        counters_->active.fetch_add(
+            feed_forward::run_block(context, layer, gate_, up_.length(), x.slice_rows(begin, end - begin),
+                                    y.slice_rows(begin, end - begin), worker),
+            std::memory_order_relaxed);
+        if (epilogue) (*epilogue)(begin, end, worker);
+      });
 }
 
 void FeedForward::run_dense(OpContext& context, ConstMatrix x, Matrix y,

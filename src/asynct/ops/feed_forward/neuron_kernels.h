@@ -69,15 +69,21 @@ void dot_neurons(const float* x, std::int64_t length, const Rows& rows, const st
   for (int j = 0; j < kCount; ++j) out[j] = sum_lanes(sum[j]);
 }
 
+// Groups of kCount neurons, the rest in halves of that.
+template <class Row, int kCount>
+void dot_groups(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
+                std::int64_t count, float* out) {
+  std::int64_t j = 0;
+  for (; j + kCount <= count; j += kCount)
+    dot_neurons<Row, kCount>(x, length, rows, index + j, index + (j + 2 * kCount <= count ? j + kCount : j),
+                             out + j);
+  if constexpr (kCount > 1) dot_groups<Row, kCount / 2>(x, length, rows, index + j, count - j, out + j);
+}
+
 template <class Row>
 void dots(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
           std::int64_t count, float* out) {
-  constexpr int kAtOnce = 8 / kVecs;
-  std::int64_t j = 0;
-  for (; j + kAtOnce <= count; j += kAtOnce)
-    dot_neurons<Row, kAtOnce>(x, length, rows, index + j,
-                              index + (j + 2 * kAtOnce <= count ? j + kAtOnce : j), out + j);
-  for (; j < count; ++j) dot_neurons<Row, 1>(x, length, rows, index + j, index + j, out + j);
+  dot_groups<Row, 8 / kVecs>(x, length, rows, index, count, out);
 }
 
 // kGroups groups of columns in registers over all neurons.
