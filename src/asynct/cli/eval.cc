@@ -149,8 +149,8 @@ void add_eval(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   Arguments& a = *arguments;
   CLI::App* eval =
-      app.add_subcommand("eval", "Score a checkpoint on benchmarks, with lm-evaluation-harness's numbers");
-  eval->add_option("MODEL", a.model, "checkpoint directory")->required();
+      app.add_subcommand("eval", "score a checkpoint on benchmarks, with lm-evaluation-harness's numbers");
+  eval->add_option("MODEL", a.model, "checkpoint directory")->required()->check(CLI::ExistingDirectory);
   eval->add_option("--tasks", a.tasks, "names, separated by commas (docs/evaluation.md lists them)")
       ->required();
   eval->add_option("--limit", a.limit, "first N documents of each task; below 1: that share");

@@ -77,7 +77,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   };
   for (const TaskSpec& task : all_tasks()) offer(task.name, task.subset.empty());
   for (const TaskGroup& group : all_groups()) offer(group.name, true);
-  fail("unknown task \"", name, "\"", nearest.empty() ? "" : cat("; did you mean ", nearest, "?"),
+  fail("unknown task \"", name, "\"", nearest.empty() ? "." : cat("; did you mean ", nearest, "?"),
        " Tasks: ", listed, ", and each mmlu_SUBJECT");
 }
 
