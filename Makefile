@@ -24,9 +24,10 @@ test: build test-python test-cpp
 test-cpp: build
 	cd build && $(CTEST)
 
-test-python:
+test-python: build
 	python3 tools/check_layers.py
 	python3 -m unittest discover -s tests/tools -p '*_test.py'
+	python3 -m unittest discover -s tests/cli -p '*_test.py'
 
 # Against real libraries: tokenizers, transformers, lm-eval. Makes its own virtual environment (2 minutes, 2 GB).
 test-diff: build $(DIFF_ENV)/ready

@@ -57,9 +57,9 @@ TEST_P(Golden, LogitsMatchTheReference) {
     ModelHarness bf16(
         GetParam(),
         {.threads = 2, .isa = isa, .precision = Precision::bf16, .max_rows = 256, .kv_bytes = 1 << 22});
-    // Against a reference that rounds where the engine stores: rounding itself moves these logits by 0.6 to
-    // 3.4 %.
-    EXPECT_LE(relative_error(bf16.logits_of(expected.tokens), expected.logits_bf16), 1e-2) << name(isa);
+    // Against a reference that rounds where the engine stores. Rounding alone moves these logits by 0.6 to
+    // 3.4 %; measured here is 0.0 to 0.16 %, so a rounding too many or too few is found. The contract is 1 %.
+    EXPECT_LE(relative_error(bf16.logits_of(expected.tokens), expected.logits_bf16), 4e-3) << name(isa);
   }
 }
 

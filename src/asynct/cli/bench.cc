@@ -106,7 +106,9 @@ void bench(BenchOptions options) {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "prefill and decode rates, next to the machine's peaks");
-  command->add_option("model", options->model, "checkpoint directory")->required();
+  command->add_option("MODEL", options->model, "checkpoint directory")
+      ->required()
+      ->check(CLI::ExistingDirectory);
   command->add_option("--prefill", options->work.prefill, "prompt lengths")
       ->delimiter(',')
       ->capture_default_str();

@@ -4,8 +4,8 @@
 
 namespace asynct {
 
-/// Each registers its subcommand with `app`, one file a subcommand. Callbacks throw asynct::Error on bad input and
-/// CLI::RuntimeError for an exit status of their own.
+/// Each registers its subcommand with `app`, one file a subcommand. Callbacks throw asynct::Error on bad
+/// input and CLI::RuntimeError for an exit status of their own.
 void add_eval(CLI::App& app);
 void add_run(CLI::App& app);
 void add_inspect(CLI::App& app);

@@ -170,7 +170,8 @@ void refuse_bad_values(const InspectArguments& arguments, const std::vector<BadT
       std::printf("%s: %lld NaN, %lld infinite\n", tensor.name.c_str(), static_cast<long long>(tensor.nan),
                   static_cast<long long>(tensor.infinite));
   std::fflush(stdout);
-  fail(arguments.dir, ": ", bad.size(), " tensors hold NaN or infinity");
+  fail(arguments.dir, ": ", bad.size(), bad.size() == 1 ? " tensor holds" : " tensors hold",
+       " NaN or infinity");
 }
 
 void run_inspect(const InspectArguments& arguments) {
@@ -199,13 +200,12 @@ void add_inspect(CLI::App& app) {
   const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* const command = app.add_subcommand("inspect", "show what a checkpoint is and what it will take");
   command->footer(
-      "Heads of AsyncI attention are skip-safe (S <= 0 gives weight 0, so the value row is not read), dead "
-      "(weight\n"
-      "always 0) or dense (no skipping). Memory is what the CPU engine holds: packed weights; the embedding "
-      "table\n"
-      "stays mapped. --check exits 1 when a tensor holds NaN or infinity.");
-  command->add_option("checkpoint", arguments->dir, "directory with config.json and model.safetensors")
-      ->required();
+      "Heads of AsyncI attention are skip-safe (S <= 0 gives weight 0, so the value row is not read),\n"
+      "dead (weight always 0) or dense (no skipping). Memory is what the CPU engine holds: packed\n"
+      "weights; the embedding table stays mapped. --check exits 1 when a tensor holds NaN or infinity.");
+  command->add_option("MODEL", arguments->dir, "directory with config.json and model.safetensors")
+      ->required()
+      ->check(CLI::ExistingDirectory);
   command->add_flag("--json", arguments->json, "one JSON object instead of tables");
   command->add_flag("--check", arguments->check, "read every tensor and look for NaN and infinity");
   command->callback([arguments] { run_inspect(*arguments); });

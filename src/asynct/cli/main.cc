@@ -1,8 +1,27 @@
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "asynct/base/error.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/print_error.h"
+
+namespace {
+
+/// What CLI11 found wrong, as one line that names it. Exit status 1, like every other error of a user.
+int report_usage(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  std::string message = error.what();
+  std::string command = "asynct";
+  if (const auto parsed = app.get_subcommands(); !parsed.empty())
+    command += " " + parsed.front()->get_name();
+  else if (const auto unknown = app.remaining(); !unknown.empty())
+    message = asynct::cat("unknown command or option \"", unknown.front(), "\"");
+  asynct::print_error(asynct::cat(message, " (", command, " --help shows what there is)"));
+  return 1;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"AsyncT: evaluate and run transformers without softmax and without normalization", "asynct"};
@@ -15,13 +34,16 @@ int main(int argc, char** argv) {
   asynct::add_synth(app);
   try {
     app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::ParseError& error) {  // also --help, --version and CLI::RuntimeError
-    return app.exit(error);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+    asynct::print_error("standard output: cannot write");
+  } catch (const CLI::RuntimeError& error) {  // a command's own exit status
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return report_usage(app, error);
   } catch (const std::bad_alloc&) {
-    std::fputs("asynct: error: out of memory\n", stderr);
+    asynct::print_error("out of memory");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "asynct: error: %s\n", error.what());
+    asynct::print_error(error.what());
   }
   return 1;
 }

@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/print_error.h"
 #include "asynct/engine/engine.h"
 #include "asynct/engine/engine_factory.h"
 #include "asynct/text/stop_matcher.h"
@@ -22,7 +24,7 @@ namespace {
 
 struct RunOptions {
   std::string model;
-  std::string prompt;
+  std::optional<std::string> prompt;
   std::int64_t max_tokens = 256;
   SamplingParams sampling;
   std::vector<std::string> stops;
@@ -83,7 +85,7 @@ void run(const RunOptions& options) {
   const Tokenizer tokenizer = Tokenizer::load(options.model);
   OpenedModel model = open_runner(options.model, model_options);
   if (model.end_tokens.empty() && tokenizer.eos()) model.end_tokens.push_back(*tokenizer.eos());
-  if (!options.prompt.empty()) return complete(model, tokenizer, options, options.prompt);
+  if (options.prompt) return complete(model, tokenizer, options, *options.prompt);
 
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   std::string line;
@@ -95,7 +97,7 @@ void run(const RunOptions& options) {
       complete(model, tokenizer, options, line);
     } catch (const Error& error) {
       if (!terminal) throw;
-      std::fprintf(stderr, "asynct: error: %s\n", error.what());
+      print_error(error.what());
     }
   }
 }
@@ -106,11 +108,13 @@ void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* command =
       app.add_subcommand("run", "continue a prompt, or prompts from standard input a line each");
-  command->add_option("model", options->model, "checkpoint directory")->required();
+  command->add_option("MODEL", options->model, "checkpoint directory")
+      ->required()
+      ->check(CLI::ExistingDirectory);
   command->add_option("-p,--prompt", options->prompt, "text to continue (without it: interactive)");
   command->add_option("-n,--max-tokens", options->max_tokens, "tokens to generate at most")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   command->add_option("--temperature", options->sampling.temperature, "0 is greedy")->capture_default_str();
   command->add_option("--top-k", options->sampling.top_k, "0 is all")->capture_default_str();
   command->add_option("--top-p", options->sampling.top_p, "mass of the tokens kept")->capture_default_str();

@@ -44,19 +44,16 @@ void add_synth(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("synth", "write a random AsyncT checkpoint (for speed work)");
   command->footer(
       "Values follow the training recipe's initializer: embedding 0.02 (multiplier 50), linear layers\n"
-      "1/sqrt(fan-in), output and down projections times 3/sqrt(2 layers), sigma 1. The same seed gives the "
-      "same\n"
-      "values. No tokenizer is written: the model is for `bench`, not for text.\n"
-      "--gate-zeros Z: channel 0 of the feed-forward's norm is made the constant 1 (alpha 0, beta 1) and "
-      "every gate\n"
-      "row gets one negative weight on it, so that a share of about Z of relu(gate) is zero for any input. A "
-      "trained\n"
-      "model has about 0.87; without the option it is 0.5.");
+      "1/sqrt(fan-in), output and down projections times 3/sqrt(2 layers), sigma 1. The same seed gives\n"
+      "the same values. No tokenizer is written: the model is for `bench`, not for text.\n"
+      "--gate-zeros Z: channel 0 of the feed-forward's norm is made the constant 1 (alpha 0, beta 1) and\n"
+      "every gate row gets one negative weight on it, so that a share of about Z of relu(gate) is zero\n"
+      "for any input. A trained model has 0.75 to 0.87; without the option it is 0.5.");
   command
-      ->add_option(
-          "--shape", arguments->options.shape,
-          "tiny, smollm2 (135 M) or source (596 M), then changes: source,layers=2,vocab=1000\n"
-          "(keys: layers hidden heads kv_heads head_dim intermediate vocab positions tied rope_theta)")
+      ->add_option("--shape", arguments->options.shape,
+                   "tiny, smollm2 (135 M) or source (596 M), then changes: source,layers=2\n"
+                   "(keys: layers hidden heads kv_heads head_dim intermediate vocab\n"
+                   "positions tied rope_theta)")
       ->capture_default_str();
   command->add_option("--out", arguments->options.out, "directory to make; must not exist, or be empty")
       ->required();

@@ -8,6 +8,12 @@
 #include "asynct/engine/node.h"
 
 namespace asynct {
+namespace {
+
+constexpr std::string_view kNanLogits =
+    "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
+
+}  // namespace
 
 Engine::Engine(ModelRunner& model, const EngineOptions& options)
     : model_(model), options_(options), pool_(options.blocks), unclaimed_(options.blocks) {
@@ -230,7 +236,7 @@ void Engine::publish(EngineListener& listener) {
     const bool bad =
         std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
     if (bad) {
-      finish(node, FinishReason::failed, "the model's logits hold a NaN", listener);
+      finish(node, FinishReason::failed, kNanLogits, listener);
       continue;
     }
     if (count > 0) listener.on_scores(node.id, work.target_begin, scores);
@@ -247,7 +253,7 @@ void Engine::deliver_token(const Work& work, EngineListener& listener) {
   const Token token = sample(work);
   const auto& ends = node.request.end_tokens;
   if (token < 0) {
-    finish(node, FinishReason::failed, "the model's logits hold a NaN", listener);
+    finish(node, FinishReason::failed, kNanLogits, listener);
   } else if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     finish(node, FinishReason::end_token, {}, listener);
   } else if (node.tokens.push_back(token); !listener.on_token(node.id, token)) {

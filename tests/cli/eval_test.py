@@ -1,0 +1,157 @@
+"""asynct eval from end to end: outputs, limits, interruption and resuming."""
+
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+from command import BINARY, MODEL, ROOT, CommandTest, asynct, require_binary
+
+setUpModule = require_binary
+
+
+def without_times(report: dict) -> dict:
+    changing = {"date", "total_evaluation_time_seconds", "task_seconds", "task_tokens"}
+    return {key: value for key, value in report.items() if key not in changing}
+
+
+class Eval(CommandTest):
+    def evaluate(self, *options, model=MODEL, task="arc_easy"):
+        return self.succeeds("eval", model, "--tasks", task, *options)
+
+    def test_table_json_and_file_agree(self):
+        output, samples = self.directory / "out.json", self.directory / "samples.jsonl"
+        table = self.evaluate("--limit", "5", "--output", output, "--log-samples", samples)
+        self.assertEqual(table.stderr, "")  # a pipe gets no progress bar
+        self.assertIn("|arc_easy|", table.stdout)
+        written = json.loads(output.read_text())
+        printed = self.evaluate("--limit", "5", "--json", "--log-samples", samples)
+        self.assertEqual(printed.stderr, "")
+        self.assertEqual(without_times(json.loads(printed.stdout)), without_times(written))
+        self.assertEqual(written["n-samples"]["arc_easy"], {"original": 2376, "effective": 5})
+        lines = [json.loads(line) for line in samples.read_text().splitlines()]
+        self.assertEqual([line["doc_id"] for line in lines], list(range(5)))
+        accuracy = sum(line["acc"] for line in lines) / 5
+        self.assertAlmostEqual(written["results"]["arc_easy"]["acc,none"], accuracy)
+        self.assertEqual({file.name for file in self.directory.iterdir()}, {"out.json", "samples.jsonl"})
+
+    def test_threads_and_batch_do_not_change_results(self):
+        first, second = self.directory / "1.jsonl", self.directory / "2.jsonl"
+        self.evaluate("--limit", "8", "--threads", "1", "--log-samples", first)
+        self.evaluate("--limit", "8", "--threads", "2", "--batch-tokens", "37", "--log-samples", second)
+        self.assertEqual(first.read_text(), second.read_text())
+
+    def test_unknown_task(self):
+        output = self.directory / "out.json"
+        self.fails_silently_on_stdout("eval", MODEL, "--tasks", "arc_easy,arc_hard", "--output", output, naming=["arc_hard", "gsm8k"])
+        self.fails_silently_on_stdout("eval", MODEL, "--tasks", ",", "--output", output, naming="task")
+        self.assertEqual(list(self.directory.iterdir()), [])
+
+    def test_limits(self):
+        for limit, documents in (("1", 1), ("2.9", 2), ("0.001", 3)):  # a share of 2,376 rounds up
+            report = json.loads(self.evaluate("--limit", limit, "--json").stdout)
+            self.assertEqual(report["n-samples"]["arc_easy"]["effective"], documents, limit)
+        for limit in ("0", "-1", "many", "nan", "1e99"):
+            with self.subTest(limit):
+                self.fails_silently_on_stdout("eval", MODEL, "--tasks", "arc_easy", "--limit", limit, naming="--limit")
+
+    def test_unreadable_data(self):
+        missing = self.directory / "missing"
+        self.fails_silently_on_stdout("eval", MODEL, "--tasks", "arc_easy", "--data", missing, naming=str(missing))
+        data = self.directory / "data"
+        (data / "arc").mkdir(parents=True)
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--data", data]
+        self.fails_silently_on_stdout(*run, naming="arc_easy_test.jsonl")
+        for content in (b"", b"{", b"[1]\n", b'{"id": 1}\n', b"\xff\xfe\n"):
+            with self.subTest(content):
+                (data / "arc" / "arc_easy_test.jsonl").write_bytes(content)
+                self.fails_silently_on_stdout(*run, naming="arc_easy_test.jsonl")
+
+    def test_prompt_longer_than_the_context(self):
+        short = self.checkpoint(max_position_embeddings=64)
+        run = ["eval", short, "--tasks", "boolq", "--limit", "3"]
+        output = self.directory / "out.json"
+        self.fails_silently_on_stdout(*run, "--output", output, naming=["boolq", "64 tokens", "--truncate"])
+        self.assertFalse(output.exists())
+        self.succeeds(*run, "--truncate", "--output", output)
+        self.assertEqual(json.loads(output.read_text())["n-samples"]["boolq"]["effective"], 3)
+
+    def test_unwritable_output(self):
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "1"]
+        for option in ("--output", "--log-samples"):
+            for path in (self.directory / "missing" / "out", self.directory):
+                with self.subTest(f"{option} {path.name}"):
+                    self.fails_silently_on_stdout(*run, option, path, naming=str(path))
+        self.assertEqual(list(self.directory.iterdir()), [])
+
+    def test_full_disk(self):
+        # A file size limit fails a write in the middle of a file, as a full disk does.
+        import resource
+
+        output = self.directory / "out.json"
+        result = asynct(
+            "eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--output", output, restore_signals=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)),
+        )  # fmt: skip
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"\Aasynct: error: .*out.json: cannot write: .*\n\Z")
+        self.assertFalse(output.exists())
+        self.assertEqual([file.name for file in self.directory.glob("*.tmp*")], [])
+
+    def test_resume_needs_a_file(self):
+        self.fails_silently_on_stdout("eval", MODEL, "--tasks", "piqa", "--limit", "1", "--resume", naming="--resume")
+
+
+class Interruption(CommandTest):
+    """Ctrl-C in the second of two tasks."""
+
+    OPTIONS = ["--tasks", "piqa,arc_easy", "--limit", "250", "--threads", "1"]
+
+    def paths(self, name):
+        return self.directory / f"{name}.json", self.directory / f"{name}.jsonl"
+
+    def command(self, name, *more):
+        output, samples = self.paths(name)
+        return ["eval", MODEL, *self.OPTIONS, "--output", output, "--log-samples", samples, *more]
+
+    def interrupt_in_second_task(self, name):
+        progress = self.directory / f"{name}.json.progress"
+        command = [BINARY, *map(str, self.command(name))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", cwd=ROOT) as process:
+            deadline = time.monotonic() + 60
+            while not (progress.exists() and b'"task":"arc_easy"' in progress.read_bytes()):
+                self.assertIsNone(process.poll(), "it ended before it could be interrupted")
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+        return process.returncode, out, err
+
+    def test_interrupted_run_resumes_to_the_same_result(self):
+        status, out, err = self.interrupt_in_second_task("broken")
+        self.assertEqual(status, 130, err)
+        self.assertIn("interrupted in arc_easy", err)
+        self.assertIn("--resume", err)
+        self.assertIn("|piqa", out)
+        output, _ = self.paths("broken")
+        self.assertEqual(list(json.loads(output.read_text())["results"]), ["piqa"])
+        finished_before = (self.directory / "broken.json.progress").read_bytes().count(b'"request"')
+        self.assertGreaterEqual(finished_before, 500)  # all of piqa
+
+        # Other options than those of the interrupted run are refused, and nothing is lost.
+        self.fails("eval", MODEL, "--tasks", "piqa,arc_easy", "--limit", "249", "--output", output, "--resume", naming="other requests")
+
+        self.succeeds(*self.command("broken", "--resume"))
+        self.succeeds(*self.command("whole"))
+        for broken, whole in zip(self.paths("broken"), self.paths("whole")):
+            if whole.suffix == ".json":
+                self.assertEqual(without_times(json.loads(broken.read_text())), without_times(json.loads(whole.read_text())))
+            else:
+                self.assertEqual(broken.read_bytes(), whole.read_bytes())
+        left = sorted(file.name for file in self.directory.iterdir())
+        self.assertEqual(left, ["broken.json", "broken.jsonl", "whole.json", "whole.jsonl"])
+
+
+if __name__ == "__main__":
+    unittest.main()
