@@ -159,7 +159,7 @@ namespace {
 // A block of rows by one worker: the gate product, then chunk after chunk of neurons for all rows.
 std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linear& gate, std::int64_t length,
                        ConstMatrix x, Matrix y, int worker) {
-  const linear::Multiplier multiplier(context.isa());
+  const linear::Multiplier multiplier(context, gate.weight());
   const std::size_t product_bytes = multiplier.scratch_bytes(x.rows, x.cols);
   const std::size_t bytes = Pieces::bytes<float>(x.rows * gate.outputs()) +
                             Pieces::bytes<float>(x.rows * length) +
@@ -169,8 +169,8 @@ std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linea
   const ConstMatrix inputs = padded(x, length, pieces.take<float>(x.rows * length));
   auto* const index = pieces.take<std::int32_t>(layer.chunk_room());
   auto* const h = pieces.take<float>(layer.chunk_room());
-  multiplier.multiply(multiplier.pack(x, pieces.take<std::byte>(static_cast<std::int64_t>(product_bytes))),
-                      gate.weight(), 0, gates);
+  multiplier.multiply(multiplier.pack(x, pieces.take<std::byte>(static_cast<std::int64_t>(product_bytes))), 0,
+                      gates);
   std::int64_t active = 0;
   for (std::int64_t c = 0; c < layer.chunks(); ++c)
     for (std::int64_t r = 0; r < x.rows; ++r) {
@@ -227,7 +227,7 @@ std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Line
 void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
                              const std::optional<RowEpilogue>& epilogue) const {
   const SparseLayer layer(context, up_, down_, neurons_);
-  const linear::Multiplier multiplier(context.isa());
+  const linear::Multiplier multiplier(context, gate_.weight());
   counters_->neurons.fetch_add(x.rows * neurons_, std::memory_order_relaxed);
   const int workers = context.pool().size();
   if (workers > 1 && x.rows < workers * multiplier.least_rows()) {

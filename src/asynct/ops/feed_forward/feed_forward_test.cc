@@ -76,32 +76,36 @@ TEST(FeedForward, AgreesWithTheReference) {
 TEST(FeedForward, ARowDoesNotKnowItsBatch) {
   constexpr std::int64_t kRows = 120;
   constexpr std::int64_t kWidth = 200;
-  for (const Isa isa : test_isas())
-    for (const DType dtype : kDTypes)
-      for (const Activation activation : kActivations) {
-        Random random(8);
-        const Layer layer = random_layer(random, dtype, kWidth, 523);
-        GuardedMatrix x(kRows, kWidth, 5);
-        x.fill(random);
-        ThreadPool one(1);
-        OpContext alone(one, isa, Precision::fp32);
-        const FeedForward layer_op(alone, layer.weights(), activation);
-        GuardedMatrix expected(kRows, kWidth, 0);
-        for (std::int64_t r = 0; r < kRows; ++r)
-          layer_op.run(alone, x.matrix().slice_rows(r, 1), expected.matrix().slice_rows(r, 1));
-        for (const int threads : kThreads) {
-          ThreadPool pool(threads);
-          OpContext context(pool, isa, Precision::fp32);
-          for (const std::int64_t rows : {1, 2, 3, 5, 8, 17, 40, 64, 120}) {
-            const std::int64_t begin = (kRows - rows) / 2;
-            GuardedMatrix y(rows, kWidth, 3);
-            layer_op.run(context, x.matrix().slice_rows(begin, rows), y.matrix());
-            EXPECT_TRUE(same_bits(y.matrix(), expected.matrix().slice_rows(begin, rows)))
-                << setting(isa, dtype, Precision::fp32, activation) << ", " << rows << " rows, " << threads
-                << " threads";
-          }
+  const auto check = [](Isa isa, DType dtype, Precision precision) {
+    for (const Activation activation : kActivations) {
+      Random random(8);
+      const Layer layer = random_layer(random, dtype, kWidth, 523);
+      GuardedMatrix x(kRows, kWidth, 5);
+      x.fill(random, precision);
+      ThreadPool one(1);
+      OpContext alone(one, isa, precision);
+      const FeedForward layer_op(alone, layer.weights(), activation);
+      GuardedMatrix expected(kRows, kWidth, 0);
+      for (std::int64_t r = 0; r < kRows; ++r)
+        layer_op.run(alone, x.matrix().slice_rows(r, 1), expected.matrix().slice_rows(r, 1));
+      for (const int threads : kThreads) {
+        ThreadPool pool(threads);
+        OpContext context(pool, isa, precision);
+        for (const std::int64_t rows : {1, 2, 3, 5, 8, 17, 40, 64, 120}) {
+          const std::int64_t begin = (kRows - rows) / 2;
+          GuardedMatrix y(rows, kWidth, 3);
+          layer_op.run(context, x.matrix().slice_rows(begin, rows), y.matrix());
+          EXPECT_TRUE(same_bits(y.matrix(), expected.matrix().slice_rows(begin, rows)))
+              << setting(isa, dtype, precision, activation) << ", " << rows << " rows, " << threads
+              << " threads";
         }
       }
+    }
+  };
+  for (const Isa isa : test_isas()) {
+    for (const DType dtype : kDTypes) check(isa, dtype, Precision::fp32);
+    check(isa, DType::bf16, Precision::bf16);  // a product of its own where there are tiles
+  }
 }
 
 // x = 1 everywhere and constant gate weights: all neurons are active, or none, or exactly the even ones.

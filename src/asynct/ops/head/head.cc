@@ -35,7 +35,7 @@ const head::KernelTable& table_of(Isa isa) {
 // Calls visit(row, piece, logits of the piece) for every row and piece, from any worker, in any order.
 void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, ConstMatrix hidden,
                     FunctionRef<void(std::int64_t row, std::int64_t piece, std::span<const float>)> visit) {
-  const linear::Multiplier multiplier(context.isa());
+  const linear::Multiplier multiplier(context, weight);
   const std::int64_t pieces = (weight.outputs() + kPieceTokens - 1) / kPieceTokens;
   const std::int64_t blocks = (hidden.rows + multiplier.most_rows() - 1) / multiplier.most_rows();
   context.pool().parallel_for(blocks * pieces, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -49,7 +49,7 @@ void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, Cons
       std::byte* const scratch =
           context.scratch(worker, product_bytes + static_cast<std::size_t>(rows * tokens) * sizeof(float));
       const Matrix logits(reinterpret_cast<float*>(scratch + product_bytes), rows, tokens);
-      multiplier.multiply(multiplier.pack(hidden.slice_rows(first_row, rows), scratch), weight,
+      multiplier.multiply(multiplier.pack(hidden.slice_rows(first_row, rows), scratch),
                           first_token / linear::kPanel, logits);
       for (std::int64_t r = 0; r < rows; ++r)
         visit(first_row + r, piece, {logits.row(r), static_cast<std::size_t>(tokens)});

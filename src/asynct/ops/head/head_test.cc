@@ -99,11 +99,11 @@ TEST(Head, AScoreDoesNotKnowItsBatch) {
   Random random(2);
   const Tensor weight = random_tensor(random, DType::bf16, {kVocabulary, 40}, 0.3F);
   GuardedMatrix hidden(kRows, 40, 0);
-  hidden.fill(random);
+  hidden.fill(random, Precision::bf16);  // for both precisions
   const std::vector<ScoreTarget> targets = some_targets(random, kRows, kVocabulary);
-  for (const Isa isa : test_isas()) {
+  const auto check = [&](Isa isa, Precision precision) {
     ThreadPool one(1);
-    OpContext alone(one, isa, Precision::fp32);
+    OpContext alone(one, isa, precision);
     const Head head(alone, weight.view());
     std::vector<TokenScore> expected(targets.size());
     for (std::size_t t = 0; t < targets.size(); ++t) {
@@ -112,7 +112,7 @@ TEST(Head, AScoreDoesNotKnowItsBatch) {
     }
     for (const int threads : kThreads) {
       ThreadPool pool(threads);
-      OpContext context(pool, isa, Precision::fp32);
+      OpContext context(pool, isa, precision);
       std::vector<TokenScore> scores(targets.size());
       head.score(context, hidden.matrix(), targets, scores);
       for (std::size_t t = 0; t < targets.size(); ++t) {
@@ -120,6 +120,10 @@ TEST(Head, AScoreDoesNotKnowItsBatch) {
         EXPECT_EQ(scores[t].argmax, expected[t].argmax);
       }
     }
+  };
+  for (const Isa isa : test_isas()) {
+    check(isa, Precision::fp32);
+    check(isa, Precision::bf16);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 // Private to the products: what the driver (multiply.cc) and the kernels of each ISA agree on. Included by
@@ -46,8 +47,30 @@ struct KernelTable {
   void (*widen[kStorages])(const void* panel, std::int64_t inputs, float* out);
 };
 
+/// Columns of y = rows of a pack * panels of bf16 weights, on the processor's matrix tiles.
+struct AmxArgs {
+  std::byte* scratch;  // the pack and room for partial sums
+  std::int64_t rows;   // of the pack
+  std::int64_t inputs;
+  const std::byte* b;         // first panel, padded to 32 inputs
+  std::int64_t panel_stride;  // bytes between panels
+  float* y;
+  std::int64_t y_stride;
+  std::int64_t columns;  // of y
+};
+
+/// Kernels of bf16 rows and bf16 weights for any number of rows (amx_product.h).
+struct AmxKernels {
+  std::size_t (*scratch_bytes)(std::int64_t rows, std::int64_t inputs);
+  /// Rows of x, which hold bf16 values, to bf16 tiles in the scratch.
+  void (*pack)(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t inputs,
+               std::byte* scratch);
+  void (*multiply)(const AmxArgs& args);
+};
+
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const AmxKernels kAmxKernels;
 
 }  // namespace asynct::linear

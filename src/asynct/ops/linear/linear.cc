@@ -16,13 +16,13 @@ Linear::Linear(const OpContext& context, std::span<const TensorView> parts)
 namespace {
 
 // Many rows: each worker takes blocks of rows through all panels and their epilogue.
-void run_by_rows(OpContext& context, const linear::Multiplier& multiplier, const linear::PackedMatrix& weight,
-                 ConstMatrix x, Matrix y, const std::optional<RowEpilogue>& epilogue) {
+void run_by_rows(OpContext& context, const linear::Multiplier& multiplier, ConstMatrix x, Matrix y,
+                 const std::optional<RowEpilogue>& epilogue) {
   linear::for_row_blocks(
       context.pool(), x.rows, multiplier.most_rows(), [&](std::int64_t begin, std::int64_t end, int worker) {
         const std::int64_t rows = end - begin;
         std::byte* const scratch = context.scratch(worker, multiplier.scratch_bytes(rows, x.cols));
-        multiplier.multiply(multiplier.pack(x.slice_rows(begin, rows), scratch), weight, 0,
+        multiplier.multiply(multiplier.pack(x.slice_rows(begin, rows), scratch), 0,
                             y.slice_rows(begin, rows));
         if (epilogue) (*epilogue)(begin, end, worker);
       });
@@ -30,10 +30,9 @@ void run_by_rows(OpContext& context, const linear::Multiplier& multiplier, const
 
 // Few rows: workers share the panels, so that each weight is read once; the epilogue follows when all are
 // done.
-void run_by_panels(OpContext& context, const linear::Multiplier& multiplier,
-                   const linear::PackedMatrix& weight, ConstMatrix x, Matrix y,
+void run_by_panels(OpContext& context, const linear::Multiplier& multiplier, ConstMatrix x, Matrix y,
                    const std::optional<RowEpilogue>& epilogue) {
-  const std::int64_t panels = weight.panels();
+  const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   const std::int64_t grain = linear::panel_pieces(panels, multiplier.panel_grain(x.rows), context.pool());
   std::atomic<std::int64_t> next{0};
   context.pool().run([&](int worker) {
@@ -43,8 +42,8 @@ void run_by_panels(OpContext& context, const linear::Multiplier& multiplier,
     const linear::PackedRows rows = multiplier.pack(x, scratch);
     for (; begin < panels; begin = next.fetch_add(grain, std::memory_order_relaxed)) {
       const std::int64_t column = begin * kPanel;
-      const std::int64_t columns = std::min(grain * kPanel, weight.outputs() - column);
-      multiplier.multiply(rows, weight, begin, y.slice_cols(column, columns));
+      const std::int64_t columns = std::min(grain * kPanel, y.cols - column);
+      multiplier.multiply(rows, begin, y.slice_cols(column, columns));
     }
   });
   if (epilogue) linear::for_rows_after(context.pool(), x.rows, *epilogue);
@@ -55,12 +54,12 @@ void run_by_panels(OpContext& context, const linear::Multiplier& multiplier,
 void Linear::run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowEpilogue> epilogue) const {
   assert(x.cols == inputs() && y.cols == outputs() && x.rows == y.rows);
   if (x.rows == 0) return;
-  const linear::Multiplier multiplier(context.isa());
+  const linear::Multiplier multiplier(context, weight_);
   const int workers = context.pool().size();
   if (workers == 1 || x.rows >= workers * multiplier.least_rows())
-    run_by_rows(context, multiplier, weight_, x, y, epilogue);
+    run_by_rows(context, multiplier, x, y, epilogue);
   else
-    run_by_panels(context, multiplier, weight_, x, y, epilogue);
+    run_by_panels(context, multiplier, x, y, epilogue);
 }
 
 }  // namespace asynct

@@ -19,7 +19,7 @@ using RowEpilogue = FunctionRef<void(std::int64_t begin, std::int64_t end, int w
 ///
 /// Weights are packed once, for the ISA of the context given: panels of 16 outputs, inputs inner. bf16 and
 /// f16 weights stay 16 bits wide (widening is exact). The sum over k has one order that depends on nothing
-/// but the layer and the ISA: not on the rows of the batch, their number, or the threads
+/// but the layer, the ISA and the precision: not on the rows of the batch, their number, or the threads
 /// (docs/architecture.md).
 class Linear {
  public:

@@ -116,20 +116,18 @@ TEST(Linear, ARowDoesNotKnowItsBatch) {
 }
 
 TEST(Linear, NanStaysInItsRow) {
-  Random random(4);
-  ThreadPool pool(2);
-  for (const Isa isa : test_isas()) {
-    OpContext context(pool, isa, Precision::fp32);
-    const Tensor weight = random_tensor(random, DType::f32, {33, 19});
+  for_each_setting([](OpContext& context, DType dtype) {
+    Random random(4);
+    const Tensor weight = random_tensor(random, dtype, {33, 19});
     const TensorView parts[] = {weight.view()};
     GuardedMatrix x(16, 19, 0);
-    x.fill(random);
+    x.fill(random, context.precision());
     x.matrix().row(5)[18] = std::numeric_limits<float>::quiet_NaN();
     GuardedMatrix y(16, 33, 0);
     Linear(context, parts).run(context, x.matrix(), y.matrix());
     for (std::int64_t r = 0; r < 16; ++r)
       for (std::int64_t c = 0; c < 33; ++c) EXPECT_EQ(std::isnan(y.matrix().row(r)[c]), r == 5);
-  }
+  });
 }
 
 TEST(Linear, NoRowsIsNothing) {

@@ -37,21 +37,38 @@ int panel_log(const KernelTable& table, Storage storage, std::int64_t rows, std:
 
 }  // namespace
 
-Multiplier::Multiplier(Isa isa) : table_(table_of(isa)) {}
+Multiplier::Multiplier(const OpContext& context, const PackedMatrix& weight)
+    : table_(table_of(context.isa())),
+      amx_(context.isa() == Isa::amx && context.precision() == Precision::bf16 &&
+                   weight.storage() == Storage::bf16
+               ? &kAmxKernels
+               : nullptr),
+      weight_(weight) {}
+
+Multiplier::Multiplier(const AmxKernels& amx, const PackedMatrix& weight)
+    : table_(kScalarKernels), amx_(&amx), weight_(weight) {
+  assert(weight.storage() == Storage::bf16);
+}
 
 std::int64_t Multiplier::panel_grain(std::int64_t rows) const {
+  if (amx_ != nullptr) return rows <= 16 ? 4 : 2;
   if (rows > table_.max_rows) return table_.tile_panels;
   return std::int64_t{1} << panel_log(table_, Storage::f32, rows, 1 << (kPanelCounts - 1));
 }
 
 std::size_t Multiplier::scratch_bytes(std::int64_t rows, std::int64_t inputs) const {
+  if (amx_ != nullptr) return amx_->scratch_bytes(rows, inputs);
   return static_cast<std::size_t>(blocks_of(inputs) * rows * kRowStride + tile_floats(table_)) *
          sizeof(float);
 }
 
 PackedRows Multiplier::pack(ConstMatrix x, std::byte* scratch) const {
-  float* const tile = reinterpret_cast<float*>(scratch);
-  float* const data = tile + tile_floats(table_);
+  if (amx_ != nullptr) {
+    amx_->pack(x.data, x.stride, x.rows, x.cols, scratch);
+    return {scratch, nullptr, x.rows, x.cols};
+  }
+  // Before the rows: the widened tile of multiply_many().
+  float* const data = reinterpret_cast<float*>(scratch) + tile_floats(table_);
   for (std::int64_t block = 0; block < blocks_of(x.cols); ++block) {
     const std::int64_t begin = block * kBlockInputs;
     const std::int64_t count = std::min<std::int64_t>(kBlockInputs, x.cols - begin);
@@ -61,32 +78,39 @@ PackedRows Multiplier::pack(ConstMatrix x, std::byte* scratch) const {
       if (count % 2 != 0) to[count] = 0;
     }
   }
-  return {data, tile, x.rows, x.cols};
+  return {scratch, data, x.rows, x.cols};
 }
 
-void Multiplier::multiply(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
-                          Matrix y) const {
-  assert(x.inputs == weight.inputs() && x.rows == y.rows);
-  assert(first_panel * kPanel + y.cols <= weight.outputs());
-  if (x.rows <= table_.max_rows)
-    multiply_few(x, weight, first_panel, y);
+void Multiplier::multiply(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
+  assert(x.inputs == weight_.inputs() && x.rows == y.rows);
+  assert(first_panel * kPanel + y.cols <= weight_.outputs());
+  if (amx_ != nullptr)
+    amx_->multiply({.scratch = x.scratch,
+                    .rows = x.rows,
+                    .inputs = x.inputs,
+                    .b = weight_.panel(first_panel),
+                    .panel_stride = weight_.panel_bytes(),
+                    .y = y.data,
+                    .y_stride = y.stride,
+                    .columns = y.cols});
+  else if (x.rows <= table_.max_rows)
+    multiply_few(x, first_panel, y);
   else
-    multiply_many(x, weight, first_panel, y);
+    multiply_many(x, first_panel, y);
 }
 
 // One tile of rows: weights pass once through the registers, all inputs at a time, as many panels together as
 // the registers hold.
-void Multiplier::multiply_few(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
-                              Matrix y) const {
+void Multiplier::multiply_few(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   for (std::int64_t p = 0; p < panels;) {
-    const int log = panel_log(table_, weight.storage(), x.rows, panels - p);
+    const int log = panel_log(table_, weight_.storage(), x.rows, panels - p);
     const std::int64_t count = std::int64_t{1} << log;
-    table_.tile[static_cast<int>(weight.storage())][x.rows - 1][log]({
+    table_.tile[static_cast<int>(weight_.storage())][x.rows - 1][log]({
         .a = x.data,
         .block_stride = x.rows * kRowStride,
-        .b = weight.panel(first_panel + p),
-        .panel_stride = weight.panel_bytes(),
+        .b = weight_.panel(first_panel + p),
+        .panel_stride = weight_.panel_bytes(),
         .inputs = even(x.inputs),
         .c = y.data + p * kPanel,
         .c_stride = y.stride,
@@ -99,22 +123,22 @@ void Multiplier::multiply_few(const PackedRows& x, const PackedMatrix& weight, s
 
 // Many tiles of rows: a tile of weights, kBlockInputs by tile_panels, is widened once and stays in L1 while
 // all tiles of rows pass it; sums continue from y at the next block of inputs.
-void Multiplier::multiply_many(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
-                               Matrix y) const {
+void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
+  float* const tile = reinterpret_cast<float*>(x.scratch);
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   const std::int64_t row_tiles = (x.rows + table_.max_rows - 1) / table_.max_rows;
-  const auto element = static_cast<std::int64_t>(weight.storage() == Storage::f32 ? sizeof(float) : 2);
+  const auto element = static_cast<std::int64_t>(weight_.storage() == Storage::f32 ? sizeof(float) : 2);
   for (std::int64_t p = 0; p < panels; p += table_.tile_panels) {
     const std::int64_t count = std::min<std::int64_t>(table_.tile_panels, panels - p);
     for (std::int64_t block = 0; block < blocks_of(x.inputs); ++block) {
       const std::int64_t inputs = std::min<std::int64_t>(kBlockInputs, even(x.inputs) - block * kBlockInputs);
-      const std::byte* b = weight.panel(first_panel + p) + block * kBlockInputs * kPanel * element;
-      std::int64_t panel_stride = weight.panel_bytes();
-      if (weight.storage() != Storage::f32) {
+      const std::byte* b = weight_.panel(first_panel + p) + block * kBlockInputs * kPanel * element;
+      std::int64_t panel_stride = weight_.panel_bytes();
+      if (weight_.storage() != Storage::f32) {
         for (std::int64_t i = 0; i < count; ++i)
-          table_.widen[static_cast<int>(weight.storage())](b + i * panel_stride, inputs,
-                                                           x.tile + i * kBlockInputs * kPanel);
-        b = reinterpret_cast<const std::byte*>(x.tile);
+          table_.widen[static_cast<int>(weight_.storage())](b + i * panel_stride, inputs,
+                                                            tile + i * kBlockInputs * kPanel);
+        b = reinterpret_cast<const std::byte*>(tile);
         panel_stride = kBlockInputs * kPanel * sizeof(float);
       }
       for (std::int64_t t = 0; t < row_tiles; ++t) {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "asynct/base/cpu_features.h"
+#include "asynct/ops/context.h"
 #include "asynct/ops/linear/kernels.h"
 #include "asynct/ops/linear/packed_matrix.h"
 #include "asynct/tensor/tensor.h"
@@ -12,45 +12,49 @@ namespace asynct::linear {
 
 /// The serial product that Linear, FeedForward and Head spread over their workers:
 ///
-///   const Multiplier multiplier(isa);
-///   PackedRows rows = multiplier.pack(x, scratch);                      // scratch_bytes(rows, inputs)
-///   multiplier.multiply(rows, weight, first panel, y of its columns);   // any panels, any order
+///   const Multiplier multiplier(context, weight);
+///   PackedRows rows = multiplier.pack(x, scratch);              // scratch_bytes(rows, inputs)
+///   multiplier.multiply(rows, first panel, y of its columns);   // any panels, any order
 ///
 /// Each output is one chain of multiply-adds over ascending inputs, whatever the rows and panels of the call.
+/// With Isa::amx, in bf16 precision with bf16 weights, it is a chain of tile products of 32 inputs each.
 struct PackedRows {
-  const float* data = nullptr;  // [blocks of kBlockInputs][rows][kRowStride], zeros after an odd last input
-  float* tile = nullptr;        // scratch of the product
+  std::byte* scratch = nullptr;
+  const float* data =
+      nullptr;  // FMA: [blocks of kBlockInputs][rows][kRowStride], zeros after an odd last input
   std::int64_t rows = 0;
   std::int64_t inputs = 0;
 };
 
 class Multiplier {
  public:
-  explicit Multiplier(Isa isa);
+  /// `weight` must outlive it.
+  Multiplier(const OpContext& context, const PackedMatrix& weight);
+  /// On these tiles (tests bring emulated ones); weights must be bf16.
+  Multiplier(const AmxKernels& amx, const PackedMatrix& weight);
 
   /// Rows that are worth a worker's own pass over all weights.
-  std::int64_t least_rows() const { return 2 * table_.max_rows; }
-  /// Rows of one pack at most, for its size and the reuse of a widened tile; no limit of the product's.
-  std::int64_t most_rows() const { return kPackedRows; }
-  /// Panels that keep the FMA units busy: the grain for splitting panels of a product over workers.
+  std::int64_t least_rows() const { return amx_ != nullptr ? 32 : 2 * table_.max_rows; }
+  /// Rows of one pack at most, for its size and the reuse of weights in L1; no limit of the product's.
+  std::int64_t most_rows() const { return amx_ != nullptr ? 128 : 112; }
+  /// Panels that keep the FMA or tile units busy: the grain for splitting panels of a product over workers.
   std::int64_t panel_grain(std::int64_t rows) const;
 
   std::size_t scratch_bytes(std::int64_t rows, std::int64_t inputs) const;
+  /// In bf16 precision x must hold bf16 values. `scratch`: 64-byte aligned, in use until the last multiply().
   PackedRows pack(ConstMatrix x, std::byte* scratch) const;
 
   /// y: the product's columns from kPanel * first_panel on, y.cols of them (whole panels, or up to the last
   /// output).
-  void multiply(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel, Matrix y) const;
+  void multiply(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
 
  private:
-  static constexpr std::int64_t kPackedRows = 112;
-
-  void multiply_few(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
-                    Matrix y) const;
-  void multiply_many(const PackedRows& x, const PackedMatrix& weight, std::int64_t first_panel,
-                     Matrix y) const;
+  void multiply_few(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
+  void multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
 
   const KernelTable& table_;
+  const AmxKernels* amx_;  // null where the FMA kernels do the product
+  const PackedMatrix& weight_;
 };
 
 }  // namespace asynct::linear
