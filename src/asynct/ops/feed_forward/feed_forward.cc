@@ -3,24 +3,12 @@
 #include <algorithm>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/feed_forward/sparse_layer.h"
 #include "asynct/ops/linear/multiply.h"
 #include "asynct/ops/linear/schedule.h"
 
 namespace asynct {
 namespace {
-
-const feed_forward::KernelTable& table_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return feed_forward::kScalarKernels;
-    case Isa::avx2:
-      return feed_forward::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::amx:
-      return feed_forward::kAvx512Kernels;
-  }
-  return feed_forward::kScalarKernels;
-}
 
 Linear make_gate(const OpContext& context, const FeedForwardWeights& weights, Activation activation) {
   const TensorView parts[] = {weights.gate, weights.up};
@@ -70,58 +58,6 @@ void round_if_bf16(Precision precision, float* values, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) values[i] = round_to_bf16(values[i]);
 }
 
-/// The sparse half of a ReGLU layer, on rows whose gate products are known.
-class SparseLayer {
- public:
-  SparseLayer(const OpContext& context, const feed_forward::NeuronRows& up,
-              const feed_forward::NeuronRows& down, std::int64_t neurons)
-      : table_(table_of(context.isa())),
-        precision_(context.precision()),
-        up_(up),
-        down_(down),
-        neurons_(neurons) {}
-
-  /// Neurons whose up and down rows stay in a core's L2 while the rows of a block pass them.
-  std::int64_t chunk() const {
-    constexpr std::int64_t kTileBytes = 128 << 10;
-    return std::clamp<std::int64_t>(kTileBytes / up_.rows().row_bytes / 32 * 32, 32, 256);
-  }
-  std::int64_t chunks() const { return (neurons_ + chunk() - 1) / chunk(); }
-
-  /// Room that active() needs in index and h for a chunk.
-  std::int64_t chunk_room() const { return chunk() + 16; }
-
-  /// Active neurons of chunk `c` for one row: their positions in the chunk and h = gate * up; their number.
-  std::int64_t active(const float* x, const float* gate, std::int64_t c, std::int32_t* index,
-                      float* h) const {
-    const std::int64_t first = c * chunk();
-    const std::int64_t count = table_.find_active(gate + first, std::min(chunk(), neurons_ - first), index);
-    table_.dots[static_cast<int>(up_.storage())](x, up_.length(), rows_from(up_, first), index, count, h);
-    for (std::int64_t j = 0; j < count; ++j) h[j] *= gate[first + index[j]];
-    round_if_bf16(precision_, h, count);
-    return count;
-  }
-
-  /// Adds those neurons to columns [begin, begin + columns) of y; chunk 0 starts the sums.
-  void add(std::int64_t c, const std::int32_t* index, const float* h, std::int64_t count, std::int64_t begin,
-           std::int64_t columns, float* y) const {
-    table_.accumulate_rows[static_cast<int>(down_.storage())](h, rows_from(down_, c * chunk()), index, count,
-                                                              begin, columns, c > 0, y + begin);
-  }
-
- private:
-  static feed_forward::Rows rows_from(const feed_forward::NeuronRows& weight, std::int64_t first) {
-    const feed_forward::Rows all = weight.rows();
-    return {static_cast<const std::byte*>(all.data) + first * all.row_bytes, all.row_bytes};
-  }
-
-  const feed_forward::KernelTable& table_;
-  Precision precision_;
-  const feed_forward::NeuronRows& up_;
-  const feed_forward::NeuronRows& down_;
-  std::int64_t neurons_;
-};
-
 // Memory of one allocation, handed out in pieces of whole cache lines.
 class Pieces {
  public:
@@ -161,23 +97,26 @@ std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linea
                        ConstMatrix x, Matrix y, int worker) {
   const linear::Multiplier multiplier(context, gate.weight());
   const std::size_t product_bytes = multiplier.scratch_bytes(x.rows, x.cols);
-  const std::size_t bytes = Pieces::bytes<float>(x.rows * gate.outputs()) +
-                            Pieces::bytes<float>(x.rows * length) +
-                            2 * Pieces::bytes<float>(layer.chunk_room()) + product_bytes;
-  Pieces pieces(context.scratch(worker, bytes));
+  const std::int64_t room = x.rows * layer.room();
+  Pieces pieces(context.scratch(
+      worker, Pieces::bytes<float>(x.rows * gate.outputs()) + Pieces::bytes<float>(x.rows * length) +
+                  2 * Pieces::bytes<float>(room) + Pieces::bytes<std::int64_t>(x.rows) +
+                  Pieces::bytes<float>(layer.tile_room()) + product_bytes));
   const Matrix gates(pieces.take<float>(x.rows * gate.outputs()), x.rows, gate.outputs());
   const ConstMatrix inputs = padded(x, length, pieces.take<float>(x.rows * length));
-  auto* const index = pieces.take<std::int32_t>(layer.chunk_room());
-  auto* const h = pieces.take<float>(layer.chunk_room());
+  SparseLayer::Chunk chunk{.lists = {.index = pieces.take<std::int32_t>(room),
+                                     .h = pieces.take<float>(room),
+                                     .counts = pieces.take<std::int64_t>(x.rows),
+                                     .room = layer.room()}};
+  auto* const tile = pieces.take<float>(layer.tile_room());
   multiplier.multiply(multiplier.pack(x, pieces.take<std::byte>(static_cast<std::int64_t>(product_bytes))), 0,
                       gates);
   std::int64_t active = 0;
-  for (std::int64_t c = 0; c < layer.chunks(); ++c)
-    for (std::int64_t r = 0; r < x.rows; ++r) {
-      const std::int64_t count = layer.active(inputs.row(r), gates.row(r), c, index, h);
-      layer.add(c, index, h, count, 0, y.cols, y.row(r));
-      active += count;
-    }
+  for (std::int64_t c = 0; c < layer.chunks(); ++c) {
+    layer.up(c, inputs, gates, tile, chunk);
+    layer.down(c, chunk, 0, tile, y);
+    active += chunk.active;
+  }
   return active;
 }
 
@@ -186,38 +125,45 @@ std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linea
 std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Linear& gate, std::int64_t length,
                         ConstMatrix x, Matrix y) {
   const std::int64_t rows = x.rows;
-  const std::int64_t chunks = layer.chunks();
-  const std::int64_t room = layer.chunk_room();
+  const std::int64_t chunk_count = layer.chunks();
+  const std::int64_t room = rows * layer.room();
   Pieces pieces(context.shared_scratch(
       Pieces::bytes<float>(rows * gate.outputs()) + Pieces::bytes<float>(rows * length) +
-      2 * Pieces::bytes<float>(rows * chunks * room) + Pieces::bytes<std::int64_t>(rows * chunks)));
+      2 * Pieces::bytes<float>(chunk_count * room) + Pieces::bytes<std::int64_t>(rows * chunk_count) +
+      Pieces::bytes<SparseLayer::Chunk>(chunk_count)));
   const Matrix gates(pieces.take<float>(rows * gate.outputs()), rows, gate.outputs());
   const ConstMatrix inputs = padded(x, length, pieces.take<float>(rows * length));
-  auto* const index = pieces.take<std::int32_t>(rows * chunks * room);
-  auto* const h = pieces.take<float>(rows * chunks * room);
-  auto* const counts = pieces.take<std::int64_t>(rows * chunks);
+  auto* const index = pieces.take<std::int32_t>(chunk_count * room);
+  auto* const h = pieces.take<float>(chunk_count * room);
+  auto* const counts = pieces.take<std::int64_t>(rows * chunk_count);
+  const std::span chunks(pieces.take<SparseLayer::Chunk>(chunk_count), static_cast<std::size_t>(chunk_count));
+  const auto tile_of = [&](int worker) {
+    const std::size_t bytes = Pieces::bytes<float>(layer.tile_room());
+    return bytes == 0 ? nullptr : reinterpret_cast<float*>(context.scratch(worker, bytes));
+  };
 
   gate.run(context, x, gates);
-  context.pool().parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t c = begin; c < end; ++c)
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t at = c * rows + r;
-        counts[at] = layer.active(inputs.row(r), gates.row(r), c, index + at * room, h + at * room);
-      }
+  context.pool().parallel_for(chunk_count, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      SparseLayer::Chunk& chunk = chunks[static_cast<std::size_t>(c)];
+      chunk = {.lists = {.index = index + c * room,
+                         .h = h + c * room,
+                         .counts = counts + c * rows,
+                         .room = layer.room()}};
+      layer.up(c, inputs, gates, tile_of(worker), chunk);
+    }
   });
   constexpr std::int64_t kLeastColumns = 64;
   const std::int64_t workers = context.pool().size();
   const std::int64_t piece =
       std::max(kLeastColumns, (y.cols + workers - 1) / workers / kLeastColumns * kLeastColumns);
-  context.pool().parallel_for(y.cols, piece, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t c = 0; c < chunks; ++c)
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t at = c * rows + r;
-        layer.add(c, index + at * room, h + at * room, counts[at], begin, end - begin, y.row(r));
-      }
+  context.pool().parallel_for(y.cols, piece, [&](std::int64_t begin, std::int64_t end, int worker) {
+    const Matrix columns(y.data + begin, rows, end - begin, y.stride);
+    for (std::int64_t c = 0; c < chunk_count; ++c)
+      layer.down(c, chunks[static_cast<std::size_t>(c)], begin, tile_of(worker), columns);
   });
   std::int64_t active = 0;
-  for (std::int64_t at = 0; at < rows * chunks; ++at) active += counts[at];
+  for (const SparseLayer::Chunk& chunk : chunks) active += chunk.active;
   return active;
 }
 
@@ -226,11 +172,24 @@ std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Line
 
 void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
                              const std::optional<RowEpilogue>& epilogue) const {
-  const SparseLayer layer(context, up_, down_, neurons_);
+  using feed_forward::SparseLayer;
   const linear::Multiplier multiplier(context, gate_.weight());
   counters_->neurons.fetch_add(x.rows * neurons_, std::memory_order_relaxed);
+  const auto run_alone = [&](std::int64_t begin, std::int64_t end, int worker) {
+    const std::int64_t rows = end - begin;
+    const SparseLayer layer(context, up_, down_, neurons_, rows);
+    counters_->active.fetch_add(
+        feed_forward::run_block(context, layer, gate_, up_.length(), x.slice_rows(begin, rows),
+                                y.slice_rows(begin, rows), worker),
+        std::memory_order_relaxed);
+    if (epilogue) (*epilogue)(begin, end, worker);
+  };
+  // Below this a layer takes less time than waking workers three times does.
+  constexpr std::int64_t kTiny = 1 << 20;
   const int workers = context.pool().size();
+  if (workers > 1 && x.rows * x.cols * neurons_ <= kTiny) return run_alone(0, x.rows, 0);
   if (workers > 1 && x.rows < workers * multiplier.least_rows()) {
+    const SparseLayer layer(context, up_, down_, neurons_, x.rows);
     counters_->active.fetch_add(feed_forward::run_shared(context, layer, gate_, up_.length(), x, y),
                                 std::memory_order_relaxed);
     if (epilogue) linear::for_rows_after(context.pool(), x.rows, *epilogue);
@@ -238,19 +197,12 @@ void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
   }
   // As many rows as a pack takes: every block reads all weights once, and those of large layers come from
   // memory.
-  linear::for_row_blocks(
-      context.pool(), x.rows, multiplier.most_rows(), [&](std::int64_t begin, std::int64_t end, int worker) {
-        counters_->active.fetch_add(
-            feed_forward::run_block(context, layer, gate_, up_.length(), x.slice_rows(begin, end - begin),
-                                    y.slice_rows(begin, end - begin), worker),
-            std::memory_order_relaxed);
-        if (epilogue) (*epilogue)(begin, end, worker);
-      });
+  linear::for_row_blocks(context.pool(), x.rows, multiplier.most_rows(), run_alone);
 }
 
 void FeedForward::run_dense(OpContext& context, ConstMatrix x, Matrix y,
                             const std::optional<RowEpilogue>& epilogue) const {
-  const feed_forward::KernelTable& table = table_of(context.isa());
+  const feed_forward::KernelTable& table = feed_forward::kernels_of(context.isa());
   // Slices bound the memory of the inner products; they hold enough rows for all workers.
   const std::int64_t slice = std::int64_t{4} * 112 * context.pool().size();
   for (std::int64_t first = 0; first < x.rows; first += slice) {

@@ -11,21 +11,30 @@ inline float sum_lanes(const Vec (&sum)[2]) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-std::int64_t find_active(const float* gate, std::int64_t count, std::int32_t* index) {
-  std::int64_t found = 0;
-  for (std::int64_t i = 0; i < count; i += Vec::kLanes) {
-    const std::int64_t left = count - i;
-    const Vec values = left >= Vec::kLanes ? Vec::load(gate + i) : Vec::load_first(gate + i, left);
-    for (std::uint32_t bits = values.active(); bits != 0; bits &= bits - 1)
-      index[found++] = static_cast<std::int32_t>(i) + __builtin_ctz(bits);
+void multiply_by_sums(const Vec (&sum)[4][2], float* h) {
+  for (int j = 0; j < 4; ++j) h[j] *= sum_lanes(sum[j]);
+}
+
+std::uint32_t take_active(const float* gate, std::int64_t count, std::int32_t base, std::int32_t* index,
+                          float* values) {
+  std::uint32_t active = 0;
+  for (int i = 0; i < 16 && i < count; i += Vec::kLanes) {
+    const Vec vec = count - i >= Vec::kLanes ? Vec::load(gate + i) : Vec::load_first(gate + i, count - i);
+    active |= vec.active() << i;
   }
-  return found;
+  int found = 0;
+  for (std::uint32_t bits = active; bits != 0; bits &= bits - 1, ++found) {
+    const int i = __builtin_ctz(bits);
+    index[found] = base + i;
+    values[found] = gate[i];
+  }
+  return active;
 }
 
 }  // namespace
 }  // namespace asynct::feed_forward
 
-#include "asynct/ops/feed_forward/neuron_kernels.h"
+#include "asynct/ops/feed_forward/tile_kernels.h"
 
 namespace asynct::feed_forward {
 constinit const KernelTable kAvx2Kernels = make_table();

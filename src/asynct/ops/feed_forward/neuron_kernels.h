@@ -5,7 +5,13 @@
 #include "asynct/ops/feed_forward/kernels.h"
 
 // Kernels over neuron-major weights, written once over Vec; a unit includes a simd/math_<isa>.h and defines
-// sum_lanes and find_active before this.
+// before this:
+//
+//   float sum_lanes(const Vec (&sum)[16 / Vec::kLanes]);  // lanes l and l + 8, then l + 4, l + 2, l + 1
+//   void multiply_by_sums(const Vec (&sum)[4][16 / Vec::kLanes], float* h);  // h[j] *= sum_lanes(sum[j])
+//   std::uint32_t take_active(const float* gate, std::int64_t count, std::int32_t base, std::int32_t* index,
+//                             float* values);
+//       // Bit i: neuron i < min(count, 16) is active; base + i and gate[i] of those, in order (room for 16).
 namespace asynct::feed_forward {
 namespace {
 
@@ -42,11 +48,26 @@ void prefetch_group(const char* group, std::int64_t bytes) {
   for (std::int64_t line = 0; line < bytes; line += 64) prefetch(group + line);
 }
 
+std::int64_t find_active(const float* gate, std::int64_t count, std::int32_t* index, float* values) {
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < count; i += kLanes)
+    found += __builtin_popcount(
+        take_active(gate + i, count - i, static_cast<std::int32_t>(i), index + found, values + found));
+  return found;
+}
+
+void round_values(float* values, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; j += Vec::kLanes) {
+    const std::int64_t left = count - j < Vec::kLanes ? count - j : Vec::kLanes;
+    round_lanes_to_bf16(Vec::load_first(values + j, left)).store_first(values + j, left);
+  }
+}
+
 // Dot products of kCount neurons at once: independent chains that hide the latency of an FMA. `next` are
 // the neurons whose rows are fetched meanwhile.
 template <class Row, int kCount>
 void dot_neurons(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
-                 const std::int32_t* next, float* out) {
+                 const std::int32_t* next, float* h) {
   const char* row[kCount];
   const char* next_row[kCount];
   Vec sum[kCount][kVecs];
@@ -66,28 +87,28 @@ void dot_neurons(const float* x, std::int64_t length, const Rows& rows, const st
             Vec::fma(Row::load(row[j] + offset, v), Vec::load(x + k + v * Vec::kLanes), sum[j][v % kVecs]);
     }
   }
-  for (int j = 0; j < kCount; ++j) out[j] = sum_lanes(sum[j]);
+  for (int j = 0; j < kCount; ++j) h[j] *= sum_lanes(sum[j]);
 }
 
 // Groups of kCount neurons, the rest in halves of that.
 template <class Row, int kCount>
 void dot_groups(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
-                std::int64_t count, float* out) {
+                std::int64_t count, float* h) {
   std::int64_t j = 0;
   for (; j + kCount <= count; j += kCount)
     dot_neurons<Row, kCount>(x, length, rows, index + j, index + (j + 2 * kCount <= count ? j + kCount : j),
-                             out + j);
-  if constexpr (kCount > 1) dot_groups<Row, kCount / 2>(x, length, rows, index + j, count - j, out + j);
+                             h + j);
+  if constexpr (kCount > 1) dot_groups<Row, kCount / 2>(x, length, rows, index + j, count - j, h + j);
 }
 
 template <class Row>
 void dots(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
-          std::int64_t count, float* out) {
-  dot_groups<Row, 8 / kVecs>(x, length, rows, index, count, out);
+          std::int64_t count, float* h) {
+  dot_groups<Row, 8 / kVecs>(x, length, rows, index, count, h);
 }
 
 // kGroups groups of columns in registers over all neurons.
-template <class Row, int kGroups>
+template <class Row, int kGroups, bool kPrefetch>
 void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
                         std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
   constexpr std::int64_t kAhead = 4;  // neurons
@@ -103,7 +124,7 @@ void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* in
   for (std::int64_t j = 0; j < count; ++j) {
     const char* const row = row_of(rows, index[j]) + first * Row::kBytes;
     const Vec factor = Vec::broadcast(h + j);
-    if (j + kAhead < count)
+    if (kPrefetch && j + kAhead < count)
       prefetch_group(row_of(rows, index[j + kAhead]) + first * Row::kBytes, kGroups * kGroup * Row::kBytes);
 #pragma GCC unroll 16
     for (int v = 0; v < kGroups * kGroupVecs; ++v)
@@ -120,16 +141,25 @@ void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* in
   }
 }
 
-// Half the registers or a little more hold sums: 256 columns with AVX-512, 64 with AVX2.
+// Blocks of kGroups groups, the rest in halves of that.
+template <class Row, int kGroups, bool kPrefetch>
+void accumulate_blocks(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                       std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  constexpr std::int64_t kColumns = kGroups * kGroup;
+  for (; columns >= kColumns || (kGroups == 1 && columns > 0);
+       columns -= kColumns, first += kColumns, y += kColumns)
+    accumulate_columns<Row, kGroups, kPrefetch>(h, rows, index, count, first, columns, accumulate, y);
+  if constexpr (kGroups > 1)
+    accumulate_blocks<Row, kGroups / 2, kPrefetch>(h, rows, index, count, first, columns, accumulate, y);
+}
+
+// Half the registers hold sums: 256 columns with AVX-512, 64 with AVX2.
+constexpr int kSumGroups = Vec::kLanes == 16 ? 8 : 2;
+
 template <class Row>
 void accumulate_rows(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
                      std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
-  constexpr int kGroups = Vec::kLanes == 16 ? 8 : 2;
-  for (; columns >= kGroups * kGroup;
-       columns -= kGroups * kGroup, first += kGroups * kGroup, y += kGroups * kGroup)
-    accumulate_columns<Row, kGroups>(h, rows, index, count, first, columns, accumulate, y);
-  for (; columns > 0; columns -= kGroup, first += kGroup, y += kGroup)
-    accumulate_columns<Row, 1>(h, rows, index, count, first, columns, accumulate, y);
+  accumulate_blocks<Row, kSumGroups, true>(h, rows, index, count, first, columns, accumulate, y);
 }
 
 void silu_product(float* gate, const float* up, std::int64_t count) {
@@ -145,13 +175,6 @@ void silu_product(float* gate, const float* up, std::int64_t count) {
   if (i < count)
     product(Vec::load_first(gate + i, count - i), Vec::load_first(up + i, count - i))
         .store_first(gate + i, count - i);
-}
-
-constexpr KernelTable make_table() {
-  return {.find_active = find_active,
-          .dots = {dots<F32Row>, dots<Bf16Row>, dots<F16Row>},
-          .accumulate_rows = {accumulate_rows<F32Row>, accumulate_rows<Bf16Row>, accumulate_rows<F16Row>},
-          .silu_product = silu_product};
 }
 
 }  // namespace
