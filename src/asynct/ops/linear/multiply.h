@@ -20,8 +20,8 @@ namespace asynct::linear {
 /// With Isa::amx, in bf16 precision with bf16 weights, it is a chain of tile products of 32 inputs each.
 struct PackedRows {
   std::byte* scratch = nullptr;
-  const float* data =
-      nullptr;  // FMA: [blocks of kBlockInputs][rows][kRowStride], zeros after an odd last input
+  /// For FMA: [blocks of kBlockInputs][rows][kRowStride], zeros after an odd last input.
+  const float* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t inputs = 0;
 };
