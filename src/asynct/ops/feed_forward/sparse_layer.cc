@@ -12,11 +12,15 @@ constexpr std::int64_t kTileFloats = std::int64_t{kTileNeurons} * kTileColumns;
 // Fewer rows hardly share neurons.
 constexpr std::int64_t kFewRows = 8;
 
-std::int64_t chunk_of(const NeuronRows& up, std::int64_t rows) {
+std::int64_t chunk_of(const NeuronRows& up, std::int64_t neurons, std::int64_t rows, int workers) {
   if (rows >= kFewRows) return kTileNeurons;
-  // Rows of weights that stay in a core's L2 from one input row to the next.
+  // Long lists of active neurons, so that kernels can fetch ahead, but enough chunks for all workers. Several
+  // rows find the weights of a chunk in L2 when the first has read them.
   constexpr std::int64_t kBytes = 128 << 10;
-  return std::clamp<std::int64_t>(kBytes / up.rows().row_bytes / 64 * 64, 64, 256);
+  const std::int64_t most =
+      rows == 1 ? 1024 : std::clamp<std::int64_t>(kBytes / up.rows().row_bytes, 64, 256);
+  const std::int64_t share = workers == 1 ? neurons : neurons / (4 * workers);
+  return std::max<std::int64_t>(64, std::min(most, share) / 64 * 64);
 }
 
 Rows rows_from(const NeuronRows& weight, std::int64_t first) {
@@ -47,7 +51,7 @@ SparseLayer::SparseLayer(const OpContext& context, const NeuronRows& up, const N
       down_(down),
       neurons_(neurons),
       rows_(rows),
-      chunk_(chunk_of(up, rows)) {}
+      chunk_(chunk_of(up, neurons, rows, context.pool().size())) {}
 
 std::int64_t SparseLayer::tile_room() const {
   if (!tiled()) return 0;

@@ -96,11 +96,6 @@ void dot_row(const TileDots& job, const float* x, const std::int32_t* index, std
   }
 }
 
-// A row's loop ends by a mispredicted branch, so loads of the next row start late: they come from L2.
-void prefetch_row(const float* row, std::int64_t columns) {
-  for (std::int64_t c = 0; c < columns; c += 16) prefetch(row + c);
-}
-
 void tile_dots(const TileDots& job, ActiveLists lists) {
   constexpr bool kFitsRegisters = Vec::kLanes == 16;
   for (std::int64_t r = 0; r < job.rows; ++r) {
@@ -108,7 +103,6 @@ void tile_dots(const TileDots& job, ActiveLists lists) {
     const std::int32_t* const index = lists.index + r * lists.room;
     float* const h = lists.h + r * lists.room;
     float* const sums = job.sums + r * kTileNeurons * kLanes;
-    if (r + 1 < job.rows) prefetch_row(x + job.stride, job.columns);
     if (kFitsRegisters && job.columns == kTileColumns)
       dot_row<kFitsRegisters>(job, x, index, lists.counts[r], sums, h);
     else
@@ -119,13 +113,11 @@ void tile_dots(const TileDots& job, ActiveLists lists) {
 
 void tile_accumulate(const float* tile, std::int64_t columns, std::int64_t rows, ActiveLists lists,
                      bool accumulate, float* y, std::int64_t stride) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if (r + 1 < rows) prefetch_row(y + (r + 1) * stride, columns);
+  for (std::int64_t r = 0; r < rows; ++r)
     if (lists.counts[r] > 0 || !accumulate)
       accumulate_blocks<F32Row, kSumGroups, false>(lists.h + r * lists.room, tile_rows(tile),
                                                    lists.index + r * lists.room, lists.counts[r], 0, columns,
                                                    accumulate, y + r * stride);
-  }
 }
 
 constexpr KernelTable make_table() {
