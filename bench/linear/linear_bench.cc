@@ -1,6 +1,7 @@
 // Rates of Linear and FeedForward against what the machine can do, all measured in one run.
 //
-//   asynct_linear_bench [--threads N] [--precision fp32|bf16] [--json] [--only dense|stream|reglu]
+//   asynct_linear_bench [--threads N] [--precision fp32|bf16] [--json] [--only
+//   dense|stream|reglu|reglu-stream]
 //
 // ASYNCT_ISA picks the kernels. In bf16 precision bf16 weights are multiplied on matrix tiles where there are
 // any, so that a share of the FMA peak may be far above 100 %.
@@ -156,6 +157,39 @@ class Bench {
         for (const std::int64_t rows : {1, 8, 64, 512}) reglu_case(s.d, s.neurons, share, rows);
   }
 
+  // One row through so many ReGLU layers that no cache holds them; only what the row needs counts as read.
+  void reglu_stream() {
+    if (!json_) std::printf("\n%6s %6s %6s %8s %10s %8s\n", "d", "F", "M", "active", "GB/s", "of read");
+    constexpr std::int64_t kBytes = std::int64_t{600} << 20;
+    constexpr std::int64_t kWidth = 1024;
+    constexpr std::int64_t kNeurons = 3072;
+    const Tensor x = random_gate_input(1, kWidth);
+    const Tensor y(DType::f32, {1, kWidth});
+    for (const double share : {0.05, 0.13, 0.3, 1.0}) {
+      const RegluTensors tensors = reglu_tensors(kWidth, kNeurons, share);
+      std::vector<FeedForward> layers;
+      constexpr std::int64_t kLayerBytes = 3 * kNeurons * kWidth * 2;
+      for (std::int64_t i = 0; i * kLayerBytes < kBytes; ++i)
+        layers.emplace_back(context_, tensors.weights(), Activation::relu);
+      bandwidth_ = std::max(bandwidth_, measure_read_bandwidth(pool_, context_.isa()));
+      const double seconds = best_seconds([&] {
+        for (const FeedForward& layer : layers) layer.run(context_, matrix_of(x), matrix_of(y));
+      });
+      const FeedForward::Counts counts = layers[0].counts();
+      const double active = static_cast<double>(counts.active) / static_cast<double>(counts.neurons);
+      const double bytes = static_cast<double>(layers.size() * kNeurons * kWidth * 2) * (1 + 2 * active);
+      const double rate = bytes / seconds;
+      report_["reglu_stream"].push_back({{"d", kWidth},
+                                         {"f", kNeurons},
+                                         {"active", active},
+                                         {"gbs", rate / 1e9},
+                                         {"share", rate / bandwidth_}});
+      if (!json_)
+        std::printf("%6ld %6ld %6d %7.1f%% %10.2f %7.1f%%\n", long{kWidth}, long{kNeurons}, 1, 100 * active,
+                    rate / 1e9, 100 * rate / bandwidth_);
+    }
+  }
+
   void finish() {
     report_["fma_peak_gflops"] = peak_ / 1e9;
     report_["read_gbs"] = bandwidth_ / 1e9;
@@ -170,17 +204,33 @@ class Bench {
     return x;
   }
 
-  void reglu_case(std::int64_t d, std::int64_t neurons, double share, std::int64_t rows) {
+  struct RegluTensors {
+    Tensor gate;
+    Tensor up;
+    Tensor down;
+    FeedForwardWeights weights() const { return {gate.view(), up.view(), down.view()}; }
+  };
+
+  // Gates are about normal; input 0 is the constant that moves them to the wanted share above zero.
+  static RegluTensors reglu_tensors(std::int64_t d, std::int64_t neurons, double share) {
     const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
-    const Tensor gate = random_tensor(DType::bf16, {neurons, d}, scale, 1);
-    const Tensor up = random_tensor(DType::bf16, {neurons, d}, scale, 2);
-    const Tensor down = random_tensor(DType::bf16, {d, neurons}, scale, 3);
-    // Gates are about normal; input 0 is the constant that moves them to the wanted share above zero.
-    const Tensor x = random_input(rows, d);
-    for (std::int64_t r = 0; r < rows; ++r) matrix_of(x).row(r)[0] = 1;
+    RegluTensors tensors{random_tensor(DType::bf16, {neurons, d}, scale, 1),
+                         random_tensor(DType::bf16, {neurons, d}, scale, 2),
+                         random_tensor(DType::bf16, {d, neurons}, scale, 3)};
     for (std::int64_t f = 0; f < neurons; ++f)
-      gate.values<Bf16>()[static_cast<std::size_t>(f * d)] = to_bf16(quantile(share));
-    const FeedForwardWeights weights{gate.view(), up.view(), down.view()};
+      tensors.gate.values<Bf16>()[static_cast<std::size_t>(f * d)] = to_bf16(quantile(share));
+    return tensors;
+  }
+  Tensor random_gate_input(std::int64_t rows, std::int64_t d) const {
+    Tensor x = random_input(rows, d);
+    for (std::int64_t r = 0; r < rows; ++r) matrix_of(x).row(r)[0] = 1;
+    return x;
+  }
+
+  void reglu_case(std::int64_t d, std::int64_t neurons, double share, std::int64_t rows) {
+    const RegluTensors tensors = reglu_tensors(d, neurons, share);
+    const FeedForwardWeights weights = tensors.weights();
+    const Tensor x = random_gate_input(rows, d);
     const FeedForward sparse(context_, weights, Activation::relu);
     const FeedForward dense(context_, weights, Activation::silu);
     const Tensor y(DType::f32, {rows, d});
@@ -238,12 +288,14 @@ int run(int argc, char** argv) {
     else if (arg == "--only" && i + 1 < argc)
       only = argv[++i];
     else
-      fail(arg, ": expected --threads N, --precision fp32|bf16, --json or --only dense|stream|reglu");
+      fail(arg,
+           ": expected --threads N, --precision fp32|bf16, --json or --only dense|stream|reglu|reglu-stream");
   }
   Bench bench(threads, precision, json);
   if (only.empty() || only == "dense") bench.dense();
   if (only.empty() || only == "stream") bench.stream();
   if (only.empty() || only == "reglu") bench.reglu();
+  if (only.empty() || only == "reglu-stream") bench.reglu_stream();
   bench.finish();
   return 0;
 }

@@ -1,5 +1,7 @@
 #include "asynct/tensor/tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -46,9 +48,16 @@ float TensorView::at(std::int64_t index) const {
 
 Buffer::Buffer(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  constexpr std::size_t kAlign = 64;
-  void* const memory = std::aligned_alloc(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
+  // Weights stream at up to a tenth more from huge pages: hardware prefetch and page walks stop less often.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kCacheLine = 64;
+  const bool large = bytes >= 2 * kHugePage;
+  const std::size_t align = large ? kHugePage : kCacheLine;
+  void* const memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
   if (memory == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // only advice: a kernel without them changes nothing
+#endif
   data_.reset(static_cast<std::byte*>(memory));
 }
 
