@@ -10,7 +10,7 @@ constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kTileFloats = std::int64_t{kTileNeurons} * kTileColumns;
 
 // Fewer rows hardly share neurons.
-constexpr std::int64_t kFewRows = 8;
+constexpr std::int64_t kFewRows = 16;
 
 std::int64_t chunk_of(const NeuronRows& up, std::int64_t neurons, std::int64_t rows, int workers) {
   if (rows >= kFewRows) return kTileNeurons;
