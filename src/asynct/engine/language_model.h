@@ -46,7 +46,8 @@ class LanguageModel {
   virtual std::int64_t max_length() const = 0;
 
   /// Calls done(index, score) once for each request, in the order they finish. Returns false when interrupted
-  /// (InterruptGuard), with the rest not done. Error: a request longer than max_length().
+  /// (InterruptGuard), with the rest not done. Error: more than max_length() + 1 tokens (the last one is only
+  /// predicted, so it takes no place in the context).
   virtual bool score(std::span<const ScoreRequest> requests,
                      FunctionRef<void(std::size_t index, const SequenceScore& score)> done) = 0;
 
