@@ -43,8 +43,9 @@ asan tsan: deps
 
 # A minute of each fuzzer under asan and ubsan, from the kept seeds.
 fuzz-smoke: deps
+	@tools/install_deps.sh clang-14 libclang-rt-14-dev
 	cmake --preset fuzz
-	cmake --build build-fuzz
+	cmake --build build-fuzz --target fuzzers
 	fuzz/smoke.sh build-fuzz
 
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs the Debian packages that the build and its tests need, as root or through sudo. Nothing to do: silent.
+# Installs the Debian packages that the build and its tests need, and those named as arguments, as root or through
+# sudo. Nothing to do: silent.
 set -eu
 
 packages="g++ cmake ninja-build make pkg-config python3
-  nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev libgtest-dev"
+  nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev libgtest-dev $*"
 
 missing=""
 for package in $packages; do
