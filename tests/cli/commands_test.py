@@ -54,6 +54,17 @@ class Run(CommandTest):
         # A prompt that fits is continued up to the end of the context.
         self.succeeds("run", directory, "-p", "word " * 10, "-n", "1000")
 
+    def test_threads_that_cannot_start(self):
+        import resource
+
+        limit = 1500 << 20  # of address space: the stacks of 500 threads need more
+        result = asynct(
+            "run", MODEL, "-p", "a", "-n", "1", "--threads", "500",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        )  # fmt: skip
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"\Aasynct: error: cannot start 500 threads: .*\n\Z")
+
     def test_interrupt_stops_the_text_not_the_program(self):
         command = [BINARY, "run", MODEL, "-n", "2000"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:

@@ -115,6 +115,36 @@ TEST_P(Determinism, LogitsDoNotDependOnCompanyChunksForksOrThreads) {
   }
 }
 
+// The last layer runs for wanted rows only: the rows that are wanted must not notice.
+TEST_P(Determinism, LogitsDoNotDependOnWhichRowsAreWanted) {
+  std::mt19937 random(4);
+  for (const Isa isa : available_isas()) {
+    ModelHarness harness(GetParam(),
+                         {.threads = 2, .isa = isa, .max_rows = 600, .kv_bytes = std::size_t{64} << 20});
+    const auto vocabulary = static_cast<std::size_t>(harness.runner().vocabulary());
+    const std::vector<std::vector<Token>> texts = {random_tokens(random, 1, harness.runner().vocabulary()),
+                                                   random_tokens(random, 50, harness.runner().vocabulary()),
+                                                   random_tokens(random, 23, harness.runner().vocabulary())};
+    for (const std::size_t every : {3U, 7U, 60U}) {
+      std::vector<Sequence> sequences;
+      for (std::size_t i = 0; i < texts.size(); ++i) sequences.push_back(harness.new_sequence());
+      std::vector<ModelHarness::Part> parts;
+      for (std::size_t i = 0; i < texts.size(); ++i) parts.push_back({&sequences[i], texts[i]});
+      const auto some = harness.step(parts, every);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const auto all = harness.logits_of(texts[i]);
+        for (std::size_t row = 0; row < texts[i].size(); row += every)
+          EXPECT_TRUE(std::equal(all.begin() + static_cast<std::ptrdiff_t>(row * vocabulary),
+                                 all.begin() + static_cast<std::ptrdiff_t>((row + 1) * vocabulary),
+                                 some[i].begin() + static_cast<std::ptrdiff_t>(row / every * vocabulary)))
+              << "text " << i << " row " << row << ", " << name(isa);
+      }
+    }
+  }
+}
+
+TEST(DeterminismModels, AreThere) { EXPECT_EQ(model_dirs().size(), 3U); }
+
 INSTANTIATE_TEST_SUITE_P(Models, Determinism, testing::ValuesIn(model_dirs()), [](const auto& info) {
   std::string name = std::filesystem::path(info.param).filename().string();
   for (char& c : name)

@@ -5,13 +5,13 @@
 
 namespace asynct {
 
-std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& parts) {
+std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& parts, std::size_t every) {
   builder_.clear();
   for (const Part& part : parts) {
     if (const auto copy = part.sequence->extend(static_cast<std::int64_t>(part.tokens.size())))
       runner_.copy_blocks({&*copy, 1});
     const auto first = builder_.add(*part.sequence, part.tokens);
-    for (std::size_t row = 0; row < part.tokens.size(); ++row)
+    for (std::size_t row = 0; row < part.tokens.size(); row += every)
       builder_.want(first + static_cast<std::int32_t>(row));
   }
   runner_.forward(builder_.batch());
@@ -19,8 +19,9 @@ std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& part
   std::vector<std::vector<float>> logits;
   std::int32_t row = 0;
   for (const Part& part : parts) {
-    auto& out = logits.emplace_back(part.tokens.size() * vocabulary, std::numeric_limits<float>::quiet_NaN());
-    for (std::size_t i = 0; i < part.tokens.size(); ++i)
+    auto& out = logits.emplace_back((part.tokens.size() + every - 1) / every * vocabulary,
+                                    std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t i = 0; i * every < part.tokens.size(); ++i)
       runner_.logits(row++, std::span(out).subspan(i * vocabulary, vocabulary));
   }
   return logits;

@@ -25,9 +25,9 @@ class ModelHarness {
     Sequence* sequence;
     std::vector<Token> tokens;  // appended in this step
   };
-  /// One step over several sequences, in the order given (one-row parts first). Returns the logits of every
-  /// row of every part: [part][row * vocabulary + token].
-  std::vector<std::vector<float>> step(const std::vector<Part>& parts);
+  /// One step over several sequences, in the order given (one-row parts first). Returns the logits of each
+  /// part's wanted rows, [part][i * vocabulary + token]: rows 0, `every`, 2 * every ...
+  std::vector<std::vector<float>> step(const std::vector<Part>& parts, std::size_t every = 1);
 
   /// Logits of all rows of a fresh sequence, `chunk` tokens a step (0: all at once).
   std::vector<float> logits_of(const std::vector<Token>& tokens, std::int64_t chunk = 0);

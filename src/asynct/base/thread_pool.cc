@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <system_error>
+
+#include "asynct/base/error.h"
 
 namespace asynct {
 namespace {
@@ -18,14 +21,22 @@ constexpr int kSpins = 1000;
 ThreadPool::ThreadPool(int threads) {
   assert(threads >= 1);
   workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    stop();
+    fail("cannot start ", threads, " threads: ", error.what(), "; ask for fewer");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_.store(true);
   generation_.fetch_add(1);
   generation_.notify_all();
   for (auto& worker : workers_) worker.join();
+  workers_.clear();
 }
 
 void ThreadPool::run(FunctionRef<void(int)> task) {

@@ -14,6 +14,7 @@ namespace asynct {
 /// One caller at a time; tasks must not throw and must not start tasks of their own on the same pool.
 class ThreadPool {
  public:
+  /// Error when the system grants fewer threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -31,6 +32,7 @@ class ThreadPool {
 
  private:
   void work(int worker);
+  void stop();
 
   std::vector<std::thread> workers_;
   std::atomic<std::uint32_t> generation_{0};  // bumped to start a task

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "asynct/base/cpu_features.h"
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
 #include "asynct/base/mapped_file.h"
@@ -62,7 +63,8 @@ std::optional<double> parse_limit(const std::string& text) {
   return value;
 }
 
-/// Names a checkpoint and a precision: small files by content, weights by size and time.
+/// Names all that bits depend on, checkpoint, precision and kernel family: small files by content, weights by
+/// size and time.
 std::string model_key(const Arguments& arguments) {
   namespace fs = std::filesystem;
   Sha256 hash;
@@ -79,7 +81,7 @@ std::string model_key(const Arguments& arguments) {
       continue;
     hash.update(file.filename().string());
   }
-  return cat(hash.hex().substr(0, 32), "-", arguments.dtype);
+  return cat(hash.hex().substr(0, 32), "-", arguments.dtype, "-", name(select_isa()));
 }
 
 EvalOptions eval_options(const Arguments& arguments) {
@@ -137,6 +139,7 @@ void run(const Arguments& arguments) {
     file.commit();
   }
   if (!result.tasks.empty()) print(arguments.json ? report : report_table(result));
+  if (!result.interrupted) remove_progress(options);
   if (result.interrupted) {
     tell_interrupted(result, options);
     throw CLI::RuntimeError(kInterrupted);

@@ -18,6 +18,10 @@ constexpr std::string_view kNanLogits =
 Engine::Engine(ModelRunner& model, const EngineOptions& options)
     : model_(model), options_(options), pool_(options.blocks), unclaimed_(options.blocks) {
   if (options.batch_tokens < 1) fail("batch tokens: ", options.batch_tokens, ", expected at least 1");
+  if (options.max_sequences < 1) fail("sequences a step: ", options.max_sequences, ", expected at least 1");
+  if (options.blocks < 1 || options.block_size < 1)
+    fail("KV cache: ", options.blocks, " blocks of ", options.block_size,
+         " tokens, expected at least one of each");
   options_.max_sequences =
       static_cast<std::int32_t>(std::min<std::int64_t>(options.max_sequences, options.batch_tokens));
 }
@@ -41,7 +45,9 @@ void check_request(const Request& request, std::size_t index, std::int64_t vocab
            " tokens");
     row = target.row;
   }
-  if (request.max_new_tokens < 0) fail("request: max_new_tokens is ", request.max_new_tokens);
+  constexpr std::int64_t kMostNewTokens = std::int64_t{1} << 40;  // keeps sums of lengths far from overflow
+  if (request.max_new_tokens < 0 || request.max_new_tokens > kMostNewTokens)
+    fail("request: max_new_tokens is ", request.max_new_tokens, ", expected 0 to ", kMostNewTokens);
   validate(request.sampling);
   if ((index == 0) != (request.parent < 0) || request.parent >= static_cast<std::int32_t>(index))
     fail("request ", index, " of a tree: parent ", request.parent, " does not stand before it");
@@ -313,7 +319,8 @@ void Engine::cancel(RequestId id, EngineListener& listener) {
   if (parent != nullptr) {
     std::erase(parent->children, top);
     --parent->unretired_children;
-    if (!top->started && --parent->unstarted_children == 0) parent->sequence.clear();
+    // A parent that is still being computed needs its blocks for itself.
+    if (!top->started && --parent->unstarted_children == 0 && parent->finished) parent->sequence.clear();
   }
   std::vector<Node*> subtree{top};
   for (std::size_t i = 0; i < subtree.size(); ++i)

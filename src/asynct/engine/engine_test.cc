@@ -245,6 +245,29 @@ TEST(Engine, CancelsAnywhereWithoutALeak) {
   }
 }
 
+TEST(Engine, CancellingTheLastChildLeavesARunningParentAlone) {
+  FakeRunner model(40);
+  Engine engine(model, {.blocks = 40, .block_size = kBlock, .batch_tokens = 4});
+  Recorder recorder;
+  const std::vector<Token> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const RequestId parent =
+      engine.submit({{.tokens = tokens, .targets = {{.row = 8, .token = 0}}}, {.parent = 0, .tokens = {1}}});
+  engine.step(recorder);  // the first chunk of the parent
+  engine.cancel(parent + 1, recorder);
+  ASSERT_EQ(engine.check_invariants(), "");
+  drain(engine, recorder);
+  EXPECT_EQ(recorder.outcomes[parent + 1].reason, FinishReason::cancelled);
+  ASSERT_EQ(recorder.outcomes[parent].scores.size(), 1U);
+  EXPECT_EQ(recorder.outcomes[parent].scores[0].logprob, static_cast<float>(hash_of(tokens) % 1000));
+}
+
+TEST(Engine, OptionsAreChecked) {
+  FakeRunner model(4);
+  EXPECT_THROW(Engine(model, {.blocks = 4, .batch_tokens = 0}), Error);
+  EXPECT_THROW(Engine(model, {.blocks = 4, .max_sequences = 0}), Error);
+  EXPECT_THROW(Engine(model, {.blocks = 0}), Error);
+}
+
 TEST(Engine, RefusesWhatCannotRun) {
   FakeRunner model(10);
   Engine engine(model, {.blocks = 10, .block_size = kBlock});

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #include "asynct/base/error.h"
@@ -105,7 +106,6 @@ class Runner {
   EvalResult run() {
     const auto start = Clock::now();
     for (std::size_t i = 0; i < selection_.tasks.size() && !result_.interrupted;) i = run_label(i);
-    if (!result_.interrupted && progress_ != nullptr) progress_->remove();
     if (samples_ != nullptr && !result_.tasks.empty()) samples_->commit();
     add_groups();
     result_.seconds = seconds_since(start);
@@ -209,5 +209,10 @@ class Runner {
 }  // namespace
 
 EvalResult evaluate(LanguageModel& model, const EvalOptions& options) { return Runner(model, options).run(); }
+
+void remove_progress(const EvalOptions& options) {
+  std::error_code absent;  // no file is what is wanted
+  if (!options.progress.empty()) std::filesystem::remove(options.progress, absent);
+}
 
 }  // namespace asynct

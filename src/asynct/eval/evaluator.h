@@ -32,9 +32,12 @@ struct EvalResult {
   double seconds = 0;
 };
 
-/// Runs the tasks one after the other. When interrupted (InterruptGuard), returns the finished tasks and
-/// leaves the progress file for `resume`; otherwise removes it. The samples file holds the finished tasks.
-/// Errors: options, data, prompts too long, files that cannot be written.
+/// Runs the tasks one after the other; when interrupted (InterruptGuard), returns the finished ones. The
+/// samples file holds the finished tasks. The progress file stays for `resume`: whoever has stored the result
+/// calls remove_progress(). Errors: options, data, prompts too long, files that cannot be written.
 EvalResult evaluate(LanguageModel& model, const EvalOptions& options);
+
+/// The run is over and its results are safe: its progress file goes. Nothing when there is none.
+void remove_progress(const EvalOptions& options);
 
 }  // namespace asynct

@@ -123,6 +123,4 @@ void ProgressFile::flush() {
   if (std::fflush(file_) != 0) fail(path_, ": cannot write: ", std::strerror(errno));
 }
 
-void ProgressFile::remove() { ::unlink(path_.c_str()); }
-
 }  // namespace asynct

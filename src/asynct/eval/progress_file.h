@@ -28,8 +28,6 @@ class ProgressFile {
   /// Adds one response to the task begun last. Written through at least every second.
   void add(std::size_t request, const Response& response);
   void flush();
-  /// The run is complete: deletes the file.
-  void remove();
 
   const std::string& path() const { return path_; }
 

@@ -58,7 +58,7 @@ void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, Cons
 }
 
 struct RowStats {
-  std::int32_t argmax = -1;  // -1: a logit is NaN
+  std::int32_t argmax = -1;  // -1: a logit is NaN, or the largest is infinite
   double log_sum = 0;        // log sum exp(logit)
 };
 
@@ -71,6 +71,7 @@ RowStats merge(std::span<const PieceStats> pieces) {
     max = piece.max;
     row.argmax = static_cast<std::int32_t>((&piece - pieces.data()) * kPieceTokens) + piece.argmax;
   }
+  if (!std::isfinite(max)) return {-1, std::numeric_limits<double>::quiet_NaN()};
   double sum = 0;
   for (const PieceStats& piece : pieces) sum += piece.exp_sum * std::exp(double{piece.max} - max);
   row.log_sum = double{max} + std::log(sum);

@@ -18,8 +18,9 @@ struct TokenScore {
   std::int32_t argmax = 0;  // first index of the row's largest logit
 };
 
-/// The language-model head: logits[r, v] = sum_k hidden[r, k] * weight[v, k]. NaN logits are never chosen
-/// silently: argmax of a row that holds a NaN is -1 and its log-probabilities are NaN.
+/// The language-model head: logits[r, v] = sum_k hidden[r, k] * weight[v, k]. Logits that are no
+/// numbers are never chosen silently: argmax of a row that holds a NaN, or whose largest logit is infinite,
+/// is -1 and its log-probabilities are NaN.
 class Head {
  public:
   /// weight [V, d]: lm_head, or the embedding when tied.
