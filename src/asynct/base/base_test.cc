@@ -72,6 +72,32 @@ TEST(Json, RefusesDepthDuplicatesAndTrailingText) {
   EXPECT_THROW(parse_json("{} x", "t"), Error);
   EXPECT_THROW(parse_json("", "t"), Error);
   EXPECT_THROW(parse_json("{\"a\": \"\xff\"}", "t"), Error);
+  EXPECT_THROW(parse_json("[1e999]", "t"), Error);
+}
+
+TEST(Json, DocumentsSurviveTheRoundTrip) {
+  for (const std::string_view text :
+       {R"([])", R"({})", R"("a")", R"([{},[],[[1,-2,0.5,true,false,null,"\u00e9"]],{"z":{"y":[]},"a":{}}])"})
+    EXPECT_EQ(parse_json(text, "t"), Json::parse(text)) << text;
+}
+
+TEST(Json, DepthCountsContainers) {
+  const std::string four = "[{\"a\":[{}]}]";
+  EXPECT_EQ(parse_json(four, "t", 4).dump(), four);
+  EXPECT_EQ(message_of([&] { parse_json(four, "t", 3); }), "t: JSON is nested deeper than 3 levels");
+}
+
+// Hopeless, not just slow, when time is quadratic in the keys of an object.
+TEST(Json, ManyKeysOfOneObject) {
+  std::string text = "{";
+  for (int i = 0; i < 200000; ++i) text += cat(i == 0 ? "" : ",", "\"model.layers.tensor.", i, "\":", i);
+  const Json json = parse_json(text + "}", "t");
+  ASSERT_EQ(json.size(), 200000U);
+  EXPECT_EQ(json.begin().key(), "model.layers.tensor.0");  // the order of the text, not of the alphabet
+  EXPECT_EQ(std::prev(json.end()).value(), 199999);
+  text += R"(,"model.layers.tensor.77":0})";
+  EXPECT_NE(message_of([&] { parse_json(text, "t"); }).find("\"model.layers.tensor.77\" appears twice"),
+            std::string::npos);
 }
 
 TEST(Json, DumpReplacesInvalidUtf8) { EXPECT_EQ(dump_json(Json("a\xffz")), "\"a\xEF\xBF\xBDz\""); }
