@@ -1,15 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "asynct/base/checked.h"
 #include "asynct/base/cpu_features.h"
 #include "asynct/base/error.h"
+#include "asynct/base/interrupt.h"
 #include "asynct/base/json.h"
 #include "asynct/base/mapped_file.h"
 #include "asynct/base/thread_pool.h"
@@ -61,6 +64,69 @@ TEST(ThreadPool, RunReachesEveryWorker) {
   for (int round = 0; round < 100; ++round)
     pool.run([&](int worker) { hits[static_cast<std::size_t>(worker)].fetch_add(1); });
   for (const auto& hit : hits) EXPECT_EQ(hit.load(), 100);
+}
+
+TEST(ThreadPool, TheCallerGetsTheFirstExceptionOfAnyWorker) {
+  struct Oddity {
+    int worker;
+  };
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int thrower = 0; thrower < threads; ++thrower) {
+      int caught = -1;
+      try {
+        pool.run([&](int worker) {
+          if (worker == thrower) throw Oddity{worker};  // need not derive from anything
+        });
+      } catch (const Oddity& oddity) {
+        caught = oddity.worker;
+      }
+      EXPECT_EQ(caught, thrower);
+    }
+    EXPECT_THROW(pool.run([](int) { throw std::bad_alloc(); }), std::bad_alloc);  // all at once
+    std::atomic<int> calls = 0;
+    pool.run([&](int) { ++calls; });  // and the pool is as good as new
+    EXPECT_EQ(calls, threads);
+  }
+}
+
+TEST(ThreadPool, NoPieceBeginsAfterAnException) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::atomic<int> pieces = 0;
+    constexpr int kMany = 1 << 30;  // more than could be called
+    const auto body = [&](std::int64_t begin, std::int64_t, int) {
+      ++pieces;
+      if (begin == 100) fail("piece 100");
+    };
+    EXPECT_EQ(message_of([&] { pool.parallel_for(kMany, 1, body); }), "piece 100");
+    EXPECT_GT(pieces, 100);
+    EXPECT_LT(pieces, kMany);
+  }
+}
+
+TEST(InterruptGuard, NestsAndRestoresTheHandlers) {
+  struct sigaction before {};
+  struct sigaction after {};
+  ASSERT_EQ(sigaction(SIGINT, nullptr, &before), 0);
+  {
+    const InterruptGuard outer;
+    EXPECT_FALSE(InterruptGuard::requested());
+    { const InterruptGuard inner; }
+    std::raise(SIGINT);  // kills the process when the inner guard has taken the handler away
+    EXPECT_TRUE(InterruptGuard::requested());
+    {
+      const InterruptGuard inner;
+      EXPECT_TRUE(InterruptGuard::requested());  // the outer guard has not answered it yet
+      InterruptGuard::clear();
+      std::raise(SIGTERM);
+    }
+    EXPECT_TRUE(InterruptGuard::requested());
+  }
+  ASSERT_EQ(sigaction(SIGINT, nullptr, &after), 0);
+  EXPECT_EQ(after.sa_handler, before.sa_handler);
+  const InterruptGuard next;
+  EXPECT_FALSE(InterruptGuard::requested());
 }
 
 TEST(Json, RefusesDepthDuplicatesAndTrailingText) {

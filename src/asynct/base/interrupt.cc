@@ -2,24 +2,32 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <mutex>
 
 namespace asynct {
 namespace {
 
-volatile std::sig_atomic_t g_requested = 0;  // a signal handler can reach nothing but a global
+// A signal handler can reach nothing but globals, and of those only lock-free atomics.
+std::atomic<bool> g_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+std::mutex g_mutex;  // over what follows
+int g_guards = 0;
 struct sigaction g_old_interrupt;
 struct sigaction g_old_terminate;
 
 void on_signal(int number) {
-  if (g_requested != 0) ::_exit(128 + number);
-  g_requested = 1;
+  if (g_requested.exchange(true)) ::_exit(128 + number);
 }
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  g_requested = 0;
+  const std::lock_guard lock(g_mutex);
+  if (g_guards++ > 0) return;
+  g_requested = false;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
@@ -28,11 +36,13 @@ InterruptGuard::InterruptGuard() {
 }
 
 InterruptGuard::~InterruptGuard() {
+  const std::lock_guard lock(g_mutex);
+  if (--g_guards > 0) return;
   ::sigaction(SIGINT, &g_old_interrupt, nullptr);
   ::sigaction(SIGTERM, &g_old_terminate, nullptr);
 }
 
-bool InterruptGuard::requested() { return g_requested != 0; }
-void InterruptGuard::clear() { g_requested = 0; }
+bool InterruptGuard::requested() { return g_requested; }
+void InterruptGuard::clear() { g_requested = false; }
 
 }  // namespace asynct

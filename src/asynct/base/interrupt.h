@@ -3,7 +3,8 @@
 namespace asynct {
 
 /// Turns SIGINT and SIGTERM into a flag for as long as it lives, so that long work can stop between two steps
-/// and write what it has. A second signal while the flag is set ends the process at once.
+/// and write what it has. A second signal while the flag is set ends the process at once. Guards may nest:
+/// the outermost one clears the flag and installs the handlers, and its end restores what was there before.
 class InterruptGuard {
  public:
   InterruptGuard();

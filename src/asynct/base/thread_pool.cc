@@ -1,11 +1,11 @@
 #include "asynct/base/thread_pool.h"
 
 #include <immintrin.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cassert>
 #include <system_error>
+#include <utility>
 
 #include "asynct/base/error.h"
 
@@ -45,7 +45,22 @@ void ThreadPool::run(FunctionRef<void(int)> task) {
   running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  task(0);
+  call(0);
+  wait_for_workers();
+  if (!failed_.load(std::memory_order_relaxed)) return;
+  failed_.store(false, std::memory_order_relaxed);
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void ThreadPool::call(int worker) noexcept {
+  try {
+    (*task_)(worker);
+  } catch (...) {  // whatever it is, it is the caller's
+    if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
+  }
+}
+
+void ThreadPool::wait_for_workers() {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (running_.load(std::memory_order_acquire) == 0) return;
     _mm_pause();
@@ -63,7 +78,7 @@ void ThreadPool::work(int worker) {
     generation_.wait(seen, std::memory_order_acquire);
     ++seen;  // run() waits for every worker, so no generation can be missed
     if (stopping_.load(std::memory_order_relaxed)) return;
-    (*task_)(worker);
+    call(worker);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
   }
 }
@@ -80,17 +95,10 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
   run([&](int worker) {
     while (true) {
       const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
+      if (begin >= count || failed_.load(std::memory_order_relaxed)) return;
       body(begin, std::min(begin + grain, count), worker);
     }
   });
-}
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
 }
 
 }  // namespace asynct

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace asynct {
 
 /// Persistent workers for data-parallel kernels. The calling thread is worker 0, so ThreadPool(1) starts
 /// none. Workers spin for a moment between tasks (a transformer layer is a burst of short tasks), then sleep.
-/// One caller at a time; tasks must not throw and must not start tasks of their own on the same pool.
+/// One caller at a time; tasks must not start tasks of their own on the same pool. When tasks throw, the
+/// first exception is rethrown in the caller once all workers are done.
 class ThreadPool {
  public:
   /// Error when the system grants fewer threads.
@@ -27,11 +29,14 @@ class ThreadPool {
 
   /// Calls body(begin, end, worker) over [0, count) in pieces of `grain`, taken in order from a shared
   /// counter. Which worker gets a piece depends on timing, so a piece's result must not depend on its worker.
+  /// Once a body has thrown, no further piece is begun.
   void parallel_for(std::int64_t count, std::int64_t grain,
                     FunctionRef<void(std::int64_t begin, std::int64_t end, int worker)> body);
 
  private:
   void work(int worker);
+  void call(int worker) noexcept;
+  void wait_for_workers();
   void stop();
 
   std::vector<std::thread> workers_;
@@ -39,9 +44,8 @@ class ThreadPool {
   std::atomic<int> running_{0};               // workers that have not finished it
   std::atomic<bool> stopping_{false};
   const FunctionRef<void(int)>* task_ = nullptr;  // valid while running_ > 0
+  std::atomic<bool> failed_{false};               // a worker has thrown; the first to set it owns error_
+  std::exception_ptr error_;
 };
-
-/// Cores this process may run on (respects taskset and cgroup cpusets), at least 1.
-int available_cores();
 
 }  // namespace asynct

@@ -130,20 +130,12 @@ void build_contexts(TaskRun& run, DataDirectory& data) {
   for (const Example& document : run.documents) run.contexts.push_back(builder.next(document));
 }
 
-/// Calls body(document) for all documents on `threads` threads; the first Error ends it.
+/// Calls body(document) for all documents on `threads` threads; the first exception ends it.
 void for_each_document(std::size_t documents, int threads, FunctionRef<void(std::size_t)> body) {
   ThreadPool pool(threads);
-  std::mutex mutex;
-  std::string error;
   pool.parallel_for(static_cast<std::int64_t>(documents), 8, [&](std::int64_t begin, std::int64_t end, int) {
-    try {
-      for (std::int64_t i = begin; i < end; ++i) body(static_cast<std::size_t>(i));
-    } catch (const Error& caught) {
-      const std::lock_guard lock(mutex);
-      if (error.empty()) error = caught.what();
-    }
+    for (std::int64_t i = begin; i < end; ++i) body(static_cast<std::size_t>(i));
   });
-  if (!error.empty()) throw Error(error);
 }
 
 }  // namespace

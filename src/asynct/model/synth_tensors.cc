@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <numbers>
 
 #include "asynct/base/error.h"
@@ -183,27 +181,19 @@ void fill_tensor(const SynthTensor& tensor, const SynthOptions& options, ThreadP
                  SafetensorsWriter& writer, std::size_t index) {
   constexpr std::int64_t kPiece = 1 << 16;  // even, as fill_normal wants; its buffers stay in the L2 cache
   const std::uint64_t key = tensor_key(options.seed, tensor.name);
-  std::mutex mutex;
-  std::exception_ptr first_error;  // tasks of a pool must not throw
   pool.parallel_for(
       tensor.shape.elements(), kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
-        try {
-          std::vector<float> values(static_cast<std::size_t>(end - begin));
-          make_values(tensor, key, begin, end, values.data());
-          const auto offset = static_cast<std::size_t>(begin) * size_of(options.dtype);
-          if (options.dtype == DType::f32) {
-            writer.write(index, offset, std::as_bytes(std::span(values)));
-          } else {
-            std::vector<Bf16> rounded(values.size());
-            std::transform(values.begin(), values.end(), rounded.begin(), [](float v) { return to_bf16(v); });
-            writer.write(index, offset, std::as_bytes(std::span(rounded)));
-          }
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!first_error) first_error = std::current_exception();
+        std::vector<float> values(static_cast<std::size_t>(end - begin));
+        make_values(tensor, key, begin, end, values.data());
+        const auto offset = static_cast<std::size_t>(begin) * size_of(options.dtype);
+        if (options.dtype == DType::f32) {
+          writer.write(index, offset, std::as_bytes(std::span(values)));
+        } else {
+          std::vector<Bf16> rounded(values.size());
+          std::transform(values.begin(), values.end(), rounded.begin(), [](float v) { return to_bf16(v); });
+          writer.write(index, offset, std::as_bytes(std::span(rounded)));
         }
       });
-  if (first_error) std::rethrow_exception(first_error);
 }
 
 }  // namespace asynct
