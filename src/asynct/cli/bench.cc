@@ -5,6 +5,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
+#include "asynct/base/limits.h"
 #include "asynct/base/mapped_file.h"
 #include "asynct/cli/commands.h"
 #include "asynct/engine/benchmark.h"

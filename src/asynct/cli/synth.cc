@@ -7,6 +7,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
+#include "asynct/base/limits.h"
 #include "asynct/cli/commands.h"
 
 namespace asynct {

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "asynct/base/error.h"
+#include "asynct/base/limits.h"
 #include "asynct/base/log.h"
 #include "asynct/engine/cpu_runner.h"
 #include "asynct/engine/offline_model.h"

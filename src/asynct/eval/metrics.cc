@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "asynct/base/limits.h"
 #include "asynct/eval/python_random.h"
 
 namespace asynct {
@@ -52,7 +53,7 @@ void resample(std::uint32_t seed, std::span<const double> values, std::span<doub
 double bootstrap_perplexity(std::span<const double> values) {
   constexpr std::size_t kSeeds = 100, kDraws = 1000;
   std::vector<double> results(kSeeds * kDraws);
-  const std::size_t workers = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 16);
+  const std::size_t workers = static_cast<std::size_t>(std::min(available_cores(), 16));
   std::vector<std::jthread> threads;
   for (std::size_t worker = 0; worker < workers; ++worker)
     threads.emplace_back([&, worker] {
