@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "asynct/base/limits.h"
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/probe/probe.h"
 

@@ -17,6 +17,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
+#include "asynct/base/limits.h"
 #include "asynct/ops/feed_forward/feed_forward.h"
 #include "asynct/ops/linear/linear.h"
 #include "asynct/ops/probe/probe.h"
