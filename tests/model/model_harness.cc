@@ -21,8 +21,8 @@ std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& part
   for (const Part& part : parts) {
     auto& out = logits.emplace_back((part.tokens.size() + every - 1) / every * vocabulary,
                                     std::numeric_limits<float>::quiet_NaN());
-    for (std::size_t i = 0; i * every < part.tokens.size(); ++i)
-      runner_.logits(row++, std::span(out).subspan(i * vocabulary, vocabulary));
+    for (std::size_t i = 0; i * every < part.tokens.size(); ++i, ++row)
+      runner_.logits({&row, 1}, std::span(out).subspan(i * vocabulary, vocabulary));
   }
   return logits;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "asynct/base/error.h"
 #include "asynct/engine/sampling.h"
@@ -74,8 +75,10 @@ class Benchmark {
       runner_.forward(builder_.batch());
       tokens -= rows;
     }
+    rows_.resize(sequences.size());
+    std::iota(rows_.begin(), rows_.end(), 0);
     greedy_.resize(sequences.size());
-    runner_.greedy(0, greedy_);
+    runner_.greedy(rows_, greedy_);
   }
 
   template <class Work>
@@ -136,7 +139,8 @@ class Benchmark {
   StepBuilder builder_;
   std::vector<BlockCopy> copies_;
   std::vector<Token> tokens_;
-  std::vector<std::int32_t> greedy_;
+  std::vector<std::int32_t> rows_;
+  std::vector<Token> greedy_;
   std::int64_t drawn_ = 0;
 };
 

@@ -10,6 +10,9 @@
 namespace asynct {
 namespace {
 
+// Logits drawn from at a time, 64 MiB of them: nearly always those of the whole step.
+constexpr std::size_t kMaxLogits = std::size_t{1} << 24;
+
 constexpr std::string_view kNanLogits =
     "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
 
@@ -132,7 +135,8 @@ void Engine::schedule() {
   work_.clear();
   std::int64_t budget = options_.batch_tokens;
   const auto take = [&](Node* node, std::int64_t rows) {
-    work_.push_back({.node = node, .rows = rows, .target_begin = 0, .target_end = 0, .sample_row = -1});
+    work_.push_back(
+        {.node = node, .rows = rows, .target_begin = 0, .target_end = 0, .sample_row = -1, .sampled = -1});
     budget -= rows;
   };
   for (Node* node : running_)
@@ -210,26 +214,46 @@ void Engine::run_model() {
   model_.forward(batch);
   scores_.resize(targets_.size());
   if (!targets_.empty()) model_.score(targets_, scores_);
-  // Greedy choice of all rows that sample, run by run of neighbouring rows.
-  greedy_.resize(batch.logits_rows.size());
-  for (std::size_t i = 0; i < work_.size();) {
-    std::size_t end = i + 1;
-    if (work_[i].sample_row >= 0) {
-      while (end < work_.size() && work_[end].sample_row == work_[end - 1].sample_row + 1) ++end;
-      const auto first = static_cast<std::size_t>(work_[i].sample_row);
-      model_.greedy(work_[i].sample_row, std::span(greedy_).subspan(first, end - i));
-    }
-    i = end;
-  }
+  choose_greedily();
+  draw_samples();
 }
 
-std::int32_t Engine::sample(const Work& work) {
-  const std::int32_t best = greedy_[static_cast<std::size_t>(work.sample_row)];
-  if (best < 0 || work.node->request.sampling.temperature == 0) return best;
-  logits_.resize(static_cast<std::size_t>(model_.vocabulary()));
-  model_.logits(work.sample_row, logits_);
-  return sampler_.sample(logits_, work.node->request.sampling,
-                         static_cast<std::uint64_t>(work.node->generated()));
+void Engine::choose_greedily() {
+  choosing_.clear();
+  rows_.clear();
+  for (Work& work : work_) {
+    if (work.sample_row < 0 || work.node->request.sampling.temperature > 0) continue;
+    choosing_.push_back(&work);
+    rows_.push_back(work.sample_row);
+  }
+  if (rows_.empty()) return;
+  chosen_.resize(rows_.size());
+  model_.greedy(rows_, chosen_);
+  for (std::size_t i = 0; i < rows_.size(); ++i) choosing_[i]->sampled = chosen_[i];
+}
+
+void Engine::draw_samples() {
+  const auto vocabulary = static_cast<std::size_t>(model_.vocabulary());
+  const std::size_t most = std::max<std::size_t>(1, kMaxLogits / vocabulary);
+  for (std::size_t next = 0; next < work_.size();) {
+    choosing_.clear();
+    rows_.clear();
+    for (; next < work_.size() && rows_.size() < most; ++next) {
+      Work& work = work_[next];
+      if (work.sample_row < 0 || work.node->request.sampling.temperature == 0) continue;
+      choosing_.push_back(&work);
+      rows_.push_back(work.sample_row);
+    }
+    if (rows_.empty()) return;
+    logits_.resize(rows_.size() * vocabulary);
+    model_.logits(rows_, logits_);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const Node& node = *choosing_[i]->node;
+      choosing_[i]->sampled =
+          sampler_.sample(std::span(logits_).subspan(i * vocabulary, vocabulary), node.request.sampling,
+                          static_cast<std::uint64_t>(node.generated()));
+    }
+  }
 }
 
 void Engine::publish(EngineListener& listener) {
@@ -256,7 +280,7 @@ void Engine::publish(EngineListener& listener) {
 
 void Engine::deliver_token(const Work& work, EngineListener& listener) {
   Node& node = *work.node;
-  const Token token = sample(work);
+  const Token token = work.sampled;
   const auto& ends = node.request.end_tokens;
   if (token < 0) {
     finish(node, FinishReason::failed, kNanLogits, listener);

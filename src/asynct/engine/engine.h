@@ -60,6 +60,7 @@ class Engine {
     std::size_t target_begin;  // of the node's targets
     std::size_t target_end;
     std::int32_t sample_row;  // hidden row to sample from, -1: none
+    Token sampled;            // from it; -1: its logits hold a NaN
   };
 
   void schedule();
@@ -67,9 +68,10 @@ class Engine {
   bool try_start(Node& node);
   void build();
   void run_model();
+  void choose_greedily();
+  void draw_samples();
   void publish(EngineListener& listener);
   void deliver_token(const Work& work, EngineListener& listener);
-  std::int32_t sample(const Work& work);
   void finish(Node& node, FinishReason reason, std::string_view error, EngineListener& listener);
   void fail_waiting_children(Node& node, FinishReason reason, std::string_view error,
                              EngineListener& listener);
@@ -92,8 +94,10 @@ class Engine {
   std::vector<BlockCopy> copies_;
   std::vector<ScoreTarget> targets_;
   std::vector<TokenScore> scores_;
-  std::vector<std::int32_t> greedy_;  // by hidden row
-  std::vector<float> logits_;
+  std::vector<Work*> choosing_;
+  std::vector<std::int32_t> rows_;  // sample rows of choosing_
+  std::vector<Token> chosen_;
+  std::vector<float> logits_;  // of rows_
   TokenSampler sampler_;
   std::int64_t rows_processed_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <random>
 
@@ -75,16 +76,25 @@ class FakeRunner : public ModelRunner {
     }
   }
 
-  void greedy(std::int32_t first, std::span<std::int32_t> tokens) override {
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = static_cast<std::int32_t>(hashes_.at(static_cast<std::size_t>(first) + i) % kVocabulary);
+  void greedy(std::span<const std::int32_t> rows, std::span<std::int32_t> tokens) override {
+    ASSERT_EQ(rows.size(), tokens.size());
+    greedy_calls.push_back(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      tokens[i] = static_cast<std::int32_t>(hashes_.at(static_cast<std::size_t>(rows[i])) % kVocabulary);
   }
 
-  void logits(std::int32_t row, std::span<float> logits) override {
-    for (std::size_t i = 0; i < logits.size(); ++i)
-      logits[i] = static_cast<float>((hashes_.at(static_cast<std::size_t>(row)) >> (i % 8)) % 7);
+  void logits(std::span<const std::int32_t> rows, std::span<float> logits) override {
+    ASSERT_EQ(rows.size() * kVocabulary, logits.size());
+    logits_calls.push_back(rows.size());
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const std::uint32_t hash = hashes_.at(static_cast<std::size_t>(rows[i / kVocabulary]));
+      logits[i] = nan_hash == hash ? std::numeric_limits<float>::quiet_NaN()
+                                   : static_cast<float>((hash >> (i % kVocabulary % 8)) % 7);
+    }
   }
 
+  std::vector<std::size_t> greedy_calls;  // rows of each
+  std::vector<std::size_t> logits_calls;
   bool fail_next = false;
   std::uint32_t nan_hash = 1;
   std::int64_t max_rows = 0;
@@ -309,6 +319,33 @@ TEST(Engine, FailuresStayWithTheirRequests) {
   EXPECT_NE(recorder.outcomes[b].error.find("NaN"), std::string::npos);
 }
 
+TEST(Engine, OneCallOfTheHeadForGreedyRowsAndOneForSampledOnes) {
+  FakeRunner model(100);
+  Engine engine(model, {.blocks = 100, .block_size = kBlock});
+  Recorder recorder;
+  for (int i = 0; i < 7; ++i)
+    engine.submit(
+        {{.tokens = {i, i}, .max_new_tokens = 1, .sampling = {.temperature = i % 2 == 0 ? 0.0F : 1.0F}}});
+  EXPECT_FALSE(engine.step(recorder));
+  EXPECT_EQ(model.greedy_calls, std::vector<std::size_t>{4});
+  EXPECT_EQ(model.logits_calls, std::vector<std::size_t>{3});
+}
+
+TEST(Engine, NaNIsNoToken) {
+  FakeRunner model(100);
+  Engine engine(model, {.blocks = 100, .block_size = kBlock});
+  Recorder recorder;
+  model.nan_hash = hash_of(std::vector<Token>{5, 6});
+  const RequestId good =
+      engine.submit({{.tokens = {1}, .max_new_tokens = 1, .sampling = {.temperature = 1}}});
+  const RequestId bad =
+      engine.submit({{.tokens = {5, 6}, .max_new_tokens = 1, .sampling = {.temperature = 1}}});
+  drain(engine, recorder);
+  EXPECT_EQ(recorder.outcomes[good].reason, FinishReason::length);
+  EXPECT_EQ(recorder.outcomes[bad].reason, FinishReason::failed);
+  EXPECT_NE(recorder.outcomes[bad].error.find("NaN"), std::string::npos);
+}
+
 TEST(Engine, SamplesTheSameInAnyCompany) {
   const Request request{.tokens = {4, 5}, .max_new_tokens = 20, .sampling = {.temperature = 1, .seed = 9}};
   std::vector<Token> alone;
@@ -317,7 +354,9 @@ TEST(Engine, SamplesTheSameInAnyCompany) {
     Engine engine(model, {.blocks = 200, .block_size = kBlock, .batch_tokens = 7});
     Recorder recorder;
     for (int i = 0; i < company; ++i)
-      engine.submit({{.tokens = {i, i}, .max_new_tokens = 9, .sampling = {.temperature = 2, .seed = 1}}});
+      engine.submit({{.tokens = {i, i},
+                      .max_new_tokens = 9,
+                      .sampling = {.temperature = static_cast<float>(i % 3), .seed = 1}}});
     const RequestId id = engine.submit({request});
     drain(engine, recorder);
     if (company == 0) alone = recorder.outcomes[id].tokens;

@@ -26,10 +26,12 @@ class ModelRunner {
   /// next.
   virtual void forward(const StepBatch& batch) = 0;
 
+  // Of the hidden rows; `rows` ascending and not empty.
   virtual void score(std::span<const ScoreTarget> targets, std::span<TokenScore> scores) = 0;
-  /// argmax of hidden rows [first, first + tokens.size()); -1 where the logits hold a NaN.
-  virtual void greedy(std::int32_t first, std::span<std::int32_t> tokens) = 0;
-  virtual void logits(std::int32_t row, std::span<float> logits) = 0;
+  /// argmax of each row; -1 where the logits hold a NaN.
+  virtual void greedy(std::span<const std::int32_t> rows, std::span<std::int32_t> tokens) = 0;
+  /// [rows.size(), vocabulary]
+  virtual void logits(std::span<const std::int32_t> rows, std::span<float> logits) = 0;
 };
 
 }  // namespace asynct

@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 
 #include "asynct/base/error.h"
 
 namespace asynct {
+namespace {
+
+// Most probable first, ties by token id, so that the order does not depend on the sort.
+constexpr auto kBefore = [](const auto& a, const auto& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+};
+
+}  // namespace
 
 void validate(const SamplingParams& params) {
   if (!(params.temperature >= 0 && params.temperature <= 100))
@@ -28,43 +37,74 @@ double uniform(std::uint64_t seed, std::uint64_t step) {
   return static_cast<double>(mix(mix(seed) ^ step) >> 11) * 0x1p-53;
 }
 
+bool TokenSampler::collect(std::span<const float> logits, const SamplingParams& params) {
+  candidates_.clear();
+  sorted_ = 0;
+  largest_ = -std::numeric_limits<float>::infinity();
+  scale_ = 1.0 / params.temperature;
+  bool nan = false;
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    nan |= std::isnan(logits[token]);
+    largest_ = std::max(largest_, logits[token]);
+    candidates_.push_back({logits[token], static_cast<std::int32_t>(token)});
+  }
+  if (nan || !std::isfinite(largest_)) return false;
+  const auto top_k = static_cast<std::size_t>(params.top_k);
+  if (top_k > 0 && top_k < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k, candidates_.end(), kBefore);
+    candidates_.resize(top_k);
+  }
+  return true;
+}
+
+double TokenSampler::weight(const Candidate& candidate) const {
+  return std::exp((double{candidate.logit} - largest_) * scale_);
+}
+
+// A draw needs the few most probable tokens in order, seldom more: so they are sorted as they are asked for,
+// in ever larger pieces.
+const TokenSampler::Candidate& TokenSampler::ranked(std::size_t rank) {
+  constexpr std::size_t kFirst = 64;
+  constexpr std::size_t kGrowth = 8;
+  while (rank >= sorted_) {
+    const std::size_t end = std::min(candidates_.size(), std::max(kFirst, kGrowth * sorted_));
+    const auto at = [&](std::size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
+    if (end < candidates_.size()) std::nth_element(at(sorted_), at(end), candidates_.end(), kBefore);
+    std::sort(at(sorted_), at(end), kBefore);
+    sorted_ = end;
+  }
+  return candidates_[rank];
+}
+
 std::int32_t TokenSampler::sample(std::span<const float> logits, const SamplingParams& params,
                                   std::uint64_t step) {
   assert(params.temperature > 0 && !logits.empty());
-  candidates_.clear();
-  for (std::size_t token = 0; token < logits.size(); ++token)
-    candidates_.push_back({logits[token], static_cast<std::int32_t>(token)});
-  // Most probable first, ties by token id, so that the order does not depend on the sort.
-  const auto before = [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-  };
-  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k, candidates_.end(), before);
-    candidates_.resize(static_cast<std::size_t>(params.top_k));
-  }
-  std::sort(candidates_.begin(), candidates_.end(), before);
-
-  const double scale = 1.0 / params.temperature;
-  weights_.clear();
+  if (!collect(logits, params)) return -1;
   double total = 0;
+  double kept = 0;  // mass of those that min_p leaves
   for (const Candidate& candidate : candidates_) {
-    weights_.push_back(std::exp((double{candidate.logit} - candidates_[0].logit) * scale));
-    total += weights_.back();
+    const double mass = weight(candidate);
+    total += mass;
+    if (mass >= params.min_p) kept += mass;
   }
-  double kept = 0;
-  std::size_t count = 0;
-  while (count < weights_.size()) {
-    const bool enough = count > 0 && kept >= params.top_p * total;
-    if (enough || weights_[count] < params.min_p) break;  // weights_[0] is 1
-    kept += weights_[count++];
+  std::size_t count = candidates_.size();  // at most so many are kept
+  if (params.top_p < 1) {
+    const double enough = params.top_p * total;
+    double nucleus = 0;
+    count = 0;
+    while (count < candidates_.size() && (count == 0 || nucleus < enough)) nucleus += weight(ranked(count++));
+    kept = std::min(kept, nucleus);
   }
-
   double left = uniform(params.seed, step) * kept;
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    left -= weights_[i];
-    if (left < 0) return candidates_[i].token;
+  std::int32_t token = ranked(0).token;
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const double mass = weight(ranked(rank));
+    if (rank > 0 && (mass == 0 || mass < params.min_p)) break;  // rounding left a little; nothing is there
+    token = ranked(rank).token;
+    left -= mass;
+    if (left < 0) break;
   }
-  return candidates_[count - 1].token;
+  return token;
 }
 
 }  // namespace asynct

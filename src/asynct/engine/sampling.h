@@ -23,9 +23,11 @@ void validate(const SamplingParams& params);
 double uniform(std::uint64_t seed, std::uint64_t step);
 
 /// Draws from softmax(logits / temperature) after top-k, then top-p, then min-p (the order of transformers).
-/// Deterministic in (params.seed, step). Reuses its memory.
+/// Deterministic in (params.seed, step): the draw picks a point in the mass of the kept tokens, laid out most
+/// probable first, ties by id. Reuses its memory.
 class TokenSampler {
  public:
+  /// temperature > 0. -1 when a logit is NaN or the largest is infinite, as Head::greedy.
   std::int32_t sample(std::span<const float> logits, const SamplingParams& params, std::uint64_t step);
 
  private:
@@ -33,8 +35,15 @@ class TokenSampler {
     float logit;
     std::int32_t token;
   };
+
+  bool collect(std::span<const float> logits, const SamplingParams& params);
+  double weight(const Candidate& candidate) const;  // 1 for the most probable
+  const Candidate& ranked(std::size_t rank);
+
   std::vector<Candidate> candidates_;
-  std::vector<double> weights_;
+  std::size_t sorted_ = 0;  // candidates_[0, sorted_) are in their order, the rest comes after them
+  float largest_ = 0;
+  double scale_ = 1;
 };
 
 }  // namespace asynct

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <random>
 
 #include "asynct/base/error.h"
 
@@ -42,6 +45,67 @@ TEST(TokenSampler, CutsTheTail) {
   EXPECT_EQ(draw(logits, {.temperature = 1, .top_p = 0.4F}, 1000).size(), 1U);
   EXPECT_EQ(draw(logits, {.temperature = 1, .min_p = 0.29F}, 1000).size(), 3U);  // 0.15 / 0.5 = 0.3 stays
   EXPECT_EQ(draw(logits, {.temperature = 1, .min_p = 1}, 1000).size(), 1U);
+}
+
+// The definition, spelled out: everything sorted, everything summed.
+std::int32_t sample_by_sorting(const std::vector<float>& logits, const SamplingParams& params,
+                               std::uint64_t step) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; };
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
+  if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(params.top_k)));
+  std::vector<double> weights;
+  for (const auto token : order)
+    weights.push_back(std::exp((double{logit(token)} - logit(order[0])) / params.temperature));
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double kept = 0;
+  std::size_t count = 0;
+  for (; count < weights.size(); kept += weights[count++])
+    if (count > 0 && (weights[count] < params.min_p || (params.top_p < 1 && kept >= params.top_p * total)))
+      break;
+  double left = uniform(params.seed, step) * kept;
+  for (std::size_t i = 0; i < count; ++i)
+    if ((left -= weights[i]) < 0) return order[i];
+  return order[count - 1];
+}
+
+TEST(TokenSampler, EqualsTheDefinition) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  TokenSampler sampler;
+  for (int round = 0; round < 1500; ++round) {
+    std::vector<float> logits(1 + random() % 3000);
+    const float spread =
+        random() % 2 == 0 ? 0.1F : 4.0F;  // flat, so that most of the order is needed; or not
+    for (float& logit : logits) logit = spread * normal(random);
+    if (random() % 3 == 0)
+      for (float& logit : logits) logit = std::round(logit);  // ties
+    if (logits.size() > 1 && random() % 4 == 0) logits[1] = -std::numeric_limits<float>::infinity();
+    const SamplingParams params = {
+        .temperature = std::exp(normal(random)),
+        .top_k = random() % 2 == 0 ? 0 : static_cast<std::int32_t>(1 + random() % 600),
+        .top_p = random() % 2 == 0 ? 1.0F : 0.01F + 0.98F * static_cast<float>(random() % 100) / 100,
+        .min_p = random() % 2 == 0 ? 0.0F : 0.3F * static_cast<float>(random() % 100) / 100,
+        .seed = random()};
+    for (std::uint64_t step = 0; step < 5; ++step)
+      ASSERT_EQ(sampler.sample(logits, params, step), sample_by_sorting(logits, params, step))
+          << logits.size() << " tokens, temperature " << params.temperature << ", top_k " << params.top_k
+          << ", top_p " << params.top_p << ", min_p " << params.min_p;
+  }
+}
+
+TEST(TokenSampler, WhatIsNoNumberIsNeverChosen) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  TokenSampler sampler;
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 1}, SamplingParams{.temperature = 1, .top_k = 1}}) {
+    EXPECT_EQ(sampler.sample(std::vector<float>{1, kNaN, 2}, params, 0), -1);
+    EXPECT_EQ(sampler.sample(std::vector<float>{1, kInfinity}, params, 0), -1);
+    EXPECT_EQ(sampler.sample(std::vector<float>{-kInfinity, -kInfinity}, params, 0), -1);
+    EXPECT_EQ(sampler.sample(std::vector<float>{-kInfinity, 3}, params, 0), 1);
+  }
 }
 
 TEST(TokenSampler, UniformIsUniformAndCounterBased) {
