@@ -41,10 +41,9 @@ std::vector<float> ModelHarness::logits_of(const std::vector<Token>& tokens, std
 }
 
 std::vector<Isa> available_isas() {
-  std::vector<Isa> isas = {Isa::scalar};
-  if (cpu_features().avx2) isas.push_back(Isa::avx2);
-  if (cpu_features().avx512) isas.push_back(Isa::avx512);
-  if (cpu_features().amx_bf16) isas.push_back(Isa::amx);
+  std::vector<Isa> isas;
+  for (const Isa isa : kIsas)
+    if (cpu_runs(isa)) isas.push_back(isa);
   return isas;
 }
 

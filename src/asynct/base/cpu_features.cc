@@ -25,9 +25,10 @@ CpuFeatures detect() {
   found.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
   found.avx512 = found.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni");
   if (found.avx512 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0)
     found.avx512_bf16 = (eax >> 5) & 1U;
+  // By vendor, not by a measurement: results depend on the family, and must not change from run to run.
+  found.fast_bf16_dots = found.avx512_bf16 && __builtin_cpu_is("amd");
   if (found.avx512_bf16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
     const bool tiles = ((edx >> 24) & 1U) != 0;      // AMX-TILE
     const bool bf16_dots = ((edx >> 22) & 1U) != 0;  // AMX-BF16
@@ -37,8 +38,10 @@ CpuFeatures detect() {
   return found;
 }
 
-Isa best(const CpuFeatures& has) {
+Isa fastest() {
+  const CpuFeatures& has = cpu_features();
   if (has.amx_bf16) return Isa::amx;
+  if (has.fast_bf16_dots) return Isa::avx512bf16;
   if (has.avx512) return Isa::avx512;
   return has.avx2 ? Isa::avx2 : Isa::scalar;
 }
@@ -50,16 +53,35 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
+bool cpu_runs(Isa isa) {
+  const CpuFeatures& has = cpu_features();
+  switch (isa) {
+    case Isa::scalar:
+      return true;
+    case Isa::avx2:
+      return has.avx2;
+    case Isa::avx512:
+      return has.avx512;
+    case Isa::avx512bf16:
+      return has.avx512_bf16;
+    case Isa::amx:
+      return has.amx_bf16;
+  }
+  return false;
+}
+
 Isa select_isa() {
-  const Isa most = best(cpu_features());
   const char* wish = std::getenv("ASYNCT_ISA");
-  if (wish == nullptr || *wish == '\0') return most;
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx}) {
+  if (wish == nullptr || *wish == '\0') return fastest();
+  std::string_view most;
+  for (const Isa isa : kIsas)
+    if (cpu_runs(isa)) most = name(isa);
+  for (const Isa isa : kIsas) {
     if (name(isa) != wish) continue;
-    if (isa > most) fail("ASYNCT_ISA=", wish, ": this CPU offers at most ", name(most));
+    if (!cpu_runs(isa)) fail("ASYNCT_ISA=", wish, ": this CPU offers at most ", most);
     return isa;
   }
-  fail("ASYNCT_ISA=", wish, ": expected scalar, avx2, avx512 or amx");
+  fail("ASYNCT_ISA=", wish, ": expected scalar, avx2, avx512, avx512bf16 or amx");
 }
 
 std::string_view name(Isa isa) {
@@ -70,6 +92,8 @@ std::string_view name(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::avx512bf16:
+      return "avx512bf16";
     case Isa::amx:
       return "amx";
   }

@@ -25,6 +25,7 @@ const attention::KernelTable& kernels(Isa isa) {
     case Isa::avx2:
       return attention::kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       break;
   }

@@ -14,6 +14,7 @@ const embedding::KernelTable& kernels(Isa isa) {
     case Isa::avx2:
       return embedding::kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       break;
   }

@@ -37,6 +37,7 @@ const KernelTable& kernels_of(Isa isa) {
     case Isa::avx2:
       return kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       return kAvx512Kernels;
   }

@@ -26,6 +26,7 @@ const head::KernelTable& table_of(Isa isa) {
     case Isa::avx2:
       return head::kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       return head::kAvx512Kernels;
   }

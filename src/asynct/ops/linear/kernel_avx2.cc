@@ -1,6 +1,6 @@
 #include "asynct/ops/simd/vec_avx2.h"
 
-#include "asynct/ops/linear/tile_kernel.h"
+#include "asynct/ops/linear/fma_kernels.h"
 
 namespace asynct::linear {
 namespace {

@@ -17,8 +17,9 @@ constexpr int kBlockInputs = 256;
 /// Floats between the rows of a block: 17 cache lines, so that the rows of a tile fall into different sets.
 constexpr int kRowStride = kBlockInputs + 16;
 
-/// One call of a tile kernel: c[r, n] (+)= sum_k a[r, k] * b[n, k] over R rows and P panels (template
-/// parameters of the kernel), k ascending in every lane.
+/// One call of a tile kernel. Where the kernels are dot products, an input is a pair of bf16 in the dword of
+/// a float. c[r, n] (+)= sum_k a[r, k] * b[n, k] over R rows and P panels (template parameters of the
+/// kernel), k ascending in every lane.
 struct TileArgs {
   const float* a;             // [blocks of inputs][rows of the pack][kRowStride]
   std::int64_t block_stride;  // floats between blocks of a
@@ -37,6 +38,10 @@ constexpr int kStorages = 3;
 constexpr int kMaxRows = 14;
 constexpr int kPanelCounts = 4;  // 1, 2, 4 and 8 panels
 
+/// Writes `inputs` bf16 values, which floats hold, as pairs [ceil(inputs / 2)] and zeros up to an even number
+/// of pairs.
+using PackPairs = void (*)(const float* x, std::int64_t inputs, float* pairs);
+
 /// Kernels of one ISA.
 struct KernelTable {
   int max_rows;     // rows a tile may have, <= kMaxRows
@@ -45,6 +50,9 @@ struct KernelTable {
   TileKernel tile[kStorages][kMaxRows][kPanelCounts];
   /// Widens `inputs` (even) inputs of a panel to float [inputs][kPanel].
   void (*widen[kStorages])(const void* panel, std::int64_t inputs, float* out);
+  /// Not null: the kernels are dot products of pairs, for bf16 rows and bf16 weights only; nothing is
+  /// widened.
+  PackPairs pack_pairs;
 };
 
 /// Columns of y = rows of a pack * panels of bf16 weights, on the processor's matrix tiles.
@@ -71,6 +79,7 @@ struct AmxKernels {
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512Bf16Kernels;
 extern const AmxKernels kAmxKernels;
 
 }  // namespace asynct::linear

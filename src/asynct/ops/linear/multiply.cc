@@ -14,18 +14,37 @@ const KernelTable& table_of(Isa isa) {
     case Isa::avx2:
       return kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       return kAvx512Kernels;
   }
   return kScalarKernels;
 }
 
-std::int64_t even(std::int64_t inputs) { return (inputs + 1) / 2 * 2; }
+bool in_bf16(const OpContext& context, const PackedMatrix& weight) {
+  return context.precision() == Precision::bf16 && weight.storage() == Storage::bf16;
+}
 
-std::int64_t blocks_of(std::int64_t inputs) { return (inputs + kBlockInputs - 1) / kBlockInputs; }
+// Inputs of the matrix in one of a tile kernel's.
+std::int64_t width(const KernelTable& table) { return table.pack_pairs != nullptr ? 2 : 1; }
+
+// Inputs of a tile kernel, an even number.
+std::int64_t tile_inputs(const KernelTable& table, std::int64_t inputs) {
+  const std::int64_t both = 2 * width(table);
+  return (inputs + both - 1) / both * 2;
+}
+
+std::int64_t blocks_of(const KernelTable& table, std::int64_t inputs) {
+  return (tile_inputs(table, inputs) + kBlockInputs - 1) / kBlockInputs;
+}
+
+// Whether many rows multiply weights widened to float.
+bool widens(const KernelTable& table, Storage storage) {
+  return storage != Storage::f32 && table.pack_pairs == nullptr;
+}
 
 std::int64_t tile_floats(const KernelTable& table) {
-  return std::int64_t{table.tile_panels} * kPanel * kBlockInputs;
+  return table.pack_pairs != nullptr ? 0 : std::int64_t{table.tile_panels} * kPanel * kBlockInputs;
 }
 
 // log2 of the most panels a kernel of `rows` rows has, at most `panels`.
@@ -38,12 +57,15 @@ int panel_log(const KernelTable& table, Storage storage, std::int64_t rows, std:
 }  // namespace
 
 Multiplier::Multiplier(const OpContext& context, const PackedMatrix& weight)
-    : table_(table_of(context.isa())),
-      amx_(context.isa() == Isa::amx && context.precision() == Precision::bf16 &&
-                   weight.storage() == Storage::bf16
-               ? &kAmxKernels
-               : nullptr),
+    : table_(context.isa() == Isa::avx512bf16 && in_bf16(context, weight) ? kAvx512Bf16Kernels
+                                                                          : table_of(context.isa())),
+      amx_(context.isa() == Isa::amx && in_bf16(context, weight) ? &kAmxKernels : nullptr),
       weight_(weight) {}
+
+Multiplier::Multiplier(const KernelTable& dots, const PackedMatrix& weight)
+    : table_(dots), amx_(nullptr), weight_(weight) {
+  assert(dots.pack_pairs != nullptr && weight.storage() == Storage::bf16);
+}
 
 Multiplier::Multiplier(const AmxKernels& amx, const PackedMatrix& weight)
     : table_(kScalarKernels), amx_(&amx), weight_(weight) {
@@ -53,12 +75,12 @@ Multiplier::Multiplier(const AmxKernels& amx, const PackedMatrix& weight)
 std::int64_t Multiplier::panel_grain(std::int64_t rows) const {
   if (amx_ != nullptr) return rows <= 16 ? 4 : 2;
   if (rows > table_.max_rows) return table_.tile_panels;
-  return std::int64_t{1} << panel_log(table_, Storage::f32, rows, 1 << (kPanelCounts - 1));
+  return std::int64_t{1} << panel_log(table_, weight_.storage(), rows, 1 << (kPanelCounts - 1));
 }
 
 std::size_t Multiplier::scratch_bytes(std::int64_t rows, std::int64_t inputs) const {
   if (amx_ != nullptr) return amx_->scratch_bytes(rows, inputs);
-  return static_cast<std::size_t>(blocks_of(inputs) * rows * kRowStride + tile_floats(table_)) *
+  return static_cast<std::size_t>(blocks_of(table_, inputs) * rows * kRowStride + tile_floats(table_)) *
          sizeof(float);
 }
 
@@ -69,11 +91,16 @@ PackedRows Multiplier::pack(ConstMatrix x, std::byte* scratch) const {
   }
   // Before the rows: the widened tile of multiply_many().
   float* const data = reinterpret_cast<float*>(scratch) + tile_floats(table_);
-  for (std::int64_t block = 0; block < blocks_of(x.cols); ++block) {
-    const std::int64_t begin = block * kBlockInputs;
-    const std::int64_t count = std::min<std::int64_t>(kBlockInputs, x.cols - begin);
+  const std::int64_t block_inputs = kBlockInputs * width(table_);
+  for (std::int64_t block = 0; block < blocks_of(table_, x.cols); ++block) {
+    const std::int64_t begin = block * block_inputs;
+    const std::int64_t count = std::min(block_inputs, x.cols - begin);
     for (std::int64_t r = 0; r < x.rows; ++r) {
       float* const to = data + (block * x.rows + r) * kRowStride;
+      if (table_.pack_pairs != nullptr) {
+        table_.pack_pairs(x.row(r) + begin, count, to);
+        continue;
+      }
       std::memcpy(to, x.row(r) + begin, static_cast<std::size_t>(count) * sizeof(float));
       if (count % 2 != 0) to[count] = 0;
     }
@@ -111,7 +138,7 @@ void Multiplier::multiply_few(const PackedRows& x, std::int64_t first_panel, Mat
         .block_stride = x.rows * kRowStride,
         .b = weight_.panel(first_panel + p),
         .panel_stride = weight_.panel_bytes(),
-        .inputs = even(x.inputs),
+        .inputs = tile_inputs(table_, x.inputs),
         .c = y.data + p * kPanel,
         .c_stride = y.stride,
         .columns = std::min(count * kPanel, y.cols - p * kPanel),
@@ -121,20 +148,23 @@ void Multiplier::multiply_few(const PackedRows& x, std::int64_t first_panel, Mat
   }
 }
 
-// Many tiles of rows: a tile of weights, kBlockInputs by tile_panels, is widened once and stays in L1 while
-// all tiles of rows pass it; sums continue from y at the next block of inputs.
+// Many tiles of rows: a tile of weights, kBlockInputs by tile_panels, is widened once (pairs are not) and
+// stays in L1 while all tiles of rows pass it; sums continue from y at the next block of inputs.
 void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
   float* const tile = reinterpret_cast<float*>(x.scratch);
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   const std::int64_t row_tiles = (x.rows + table_.max_rows - 1) / table_.max_rows;
-  const auto element = static_cast<std::int64_t>(weight_.storage() == Storage::f32 ? sizeof(float) : 2);
+  const bool widened = widens(table_, weight_.storage());
+  const Storage storage = widened ? Storage::f32 : weight_.storage();
+  const std::int64_t inputs_of_all = tile_inputs(table_, x.inputs);
+  const std::int64_t element = widened ? 2 : 4;  // bytes of a tile kernel's input in a panel
   for (std::int64_t p = 0; p < panels; p += table_.tile_panels) {
     const std::int64_t count = std::min<std::int64_t>(table_.tile_panels, panels - p);
-    for (std::int64_t block = 0; block < blocks_of(x.inputs); ++block) {
-      const std::int64_t inputs = std::min<std::int64_t>(kBlockInputs, even(x.inputs) - block * kBlockInputs);
+    for (std::int64_t block = 0; block < blocks_of(table_, x.inputs); ++block) {
+      const std::int64_t inputs = std::min(std::int64_t{kBlockInputs}, inputs_of_all - block * kBlockInputs);
       const std::byte* b = weight_.panel(first_panel + p) + block * kBlockInputs * kPanel * element;
       std::int64_t panel_stride = weight_.panel_bytes();
-      if (weight_.storage() != Storage::f32) {
+      if (widened) {
         for (std::int64_t i = 0; i < count; ++i)
           table_.widen[static_cast<int>(weight_.storage())](b + i * panel_stride, inputs,
                                                             tile + i * kBlockInputs * kPanel);
@@ -144,9 +174,9 @@ void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Ma
       for (std::int64_t t = 0; t < row_tiles; ++t) {
         const std::int64_t begin = t * x.rows / row_tiles;  // tiles of nearly equal height
         const std::int64_t rows = (t + 1) * x.rows / row_tiles - begin;
-        const int log = count == 1 ? 0 : panel_log(table_, Storage::f32, rows, count);
+        const int log = count == 1 ? 0 : panel_log(table_, storage, rows, count);
         assert(std::int64_t{1} << log == count);
-        table_.tile[static_cast<int>(Storage::f32)][rows - 1][log]({
+        table_.tile[static_cast<int>(storage)][rows - 1][log]({
             .a = x.data + (block * x.rows + begin) * kRowStride,
             .block_stride = 0,
             .b = b,

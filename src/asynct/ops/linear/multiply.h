@@ -17,10 +17,12 @@ namespace asynct::linear {
 ///   multiplier.multiply(rows, first panel, y of its columns);   // any panels, any order
 ///
 /// Each output is one chain of multiply-adds over ascending inputs, whatever the rows and panels of the call.
-/// With Isa::amx, in bf16 precision with bf16 weights, it is a chain of tile products of 32 inputs each.
+/// In bf16 precision with bf16 weights it is a chain of dot products of two inputs each (odd, then even) with
+/// Isa::avx512bf16, of tile products of 32 inputs each with Isa::amx. Both flush subnormal inputs and sums to
+/// zero.
 struct PackedRows {
   std::byte* scratch = nullptr;
-  /// For FMA: [blocks of kBlockInputs][rows][kRowStride], zeros after an odd last input.
+  /// But for AMX: [blocks of kBlockInputs][rows][kRowStride], inputs or pairs, zeros up to an even number.
   const float* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t inputs = 0;
@@ -30,7 +32,8 @@ class Multiplier {
  public:
   /// `weight` must outlive it.
   Multiplier(const OpContext& context, const PackedMatrix& weight);
-  /// On these tiles (tests bring emulated ones); weights must be bf16.
+  /// By these dot products, or on these tiles (tests bring emulated ones); weights must be bf16.
+  Multiplier(const KernelTable& dots, const PackedMatrix& weight);
   Multiplier(const AmxKernels& amx, const PackedMatrix& weight);
 
   /// Rows that are worth a worker's own pass over all weights.
@@ -53,7 +56,7 @@ class Multiplier {
   void multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
 
   const KernelTable& table_;
-  const AmxKernels* amx_;  // null where the FMA kernels do the product
+  const AmxKernels* amx_;  // null where the table's kernels do the product
   const PackedMatrix& weight_;
 };
 

@@ -4,32 +4,16 @@
 
 #include "asynct/ops/linear/kernels.h"
 
-// The tile kernel, written once over Vec; a unit includes a simd/vec_<isa>.h before this.
+// The tile kernel, written once over Vec and over Panel, how weights are stored:
+//
+//   Panel::Element, kStorage, kStreams (they come from memory, not from a tile widened into L1)
+//   Panel::load(pair, odd, lane)   inputs 2 * pair and 2 * pair + 1 of outputs [lane, lane + Vec::kLanes)
+//
+// A unit includes what defines Vec and then fma_kernels.h or dot_kernels.h.
 namespace asynct::linear {
 namespace {
 
 constexpr int kVecs = kPanel / Vec::kLanes;  // vectors of a panel
-
-// How a panel stores inputs 2 * pair and 2 * pair + 1 of its outputs [lane, lane + Vec::kLanes).
-struct F32Panel {
-  using Element = float;
-  static constexpr Storage kStorage = Storage::f32;
-  static Vec load(const float* pair, int odd, int lane) { return Vec::load(pair + odd * kPanel + lane); }
-};
-struct Bf16Panel {  // the two inputs of an output share a dword: widening is one shift or one mask
-  using Element = std::uint16_t;
-  static constexpr Storage kStorage = Storage::bf16;
-  static Vec load(const std::uint16_t* pair, int odd, int lane) {
-    return odd == 0 ? Vec::load_bf16_low(pair + 2 * lane) : Vec::load_bf16_high(pair + 2 * lane);
-  }
-};
-struct F16Panel {
-  using Element = std::uint16_t;
-  static constexpr Storage kStorage = Storage::f16;
-  static Vec load(const std::uint16_t* pair, int odd, int lane) {
-    return Vec::load_f16(pair + odd * kPanel + lane);
-  }
-};
 
 // The edge of c, some columns of which are not there, goes through a whole tile in memory.
 template <int kRows>
@@ -59,9 +43,9 @@ template <class Panel, int kRows, int kPanels>
 void tile(const TileArgs& args) {
   using Element = typename Panel::Element;
   constexpr int kVectors = kPanels * kVecs;
-  // Weights that stream from memory: fetch each panel ahead of the hardware's guess. Not the widened tile in
-  // L1, which is f32 under many rows.
-  constexpr bool kStream = sizeof(Element) == 2 || kRows <= 4;
+  // Weights that stream from memory: fetch each panel ahead of the hardware's guess. f32 under many rows is
+  // the widened tile in L1.
+  constexpr bool kStream = Panel::kStreams || kRows <= 4;
   constexpr std::int64_t kAhead = 2048;  // bytes
   constexpr int kColumns = kPanels * kPanel;
   float edge[kRows * kColumns];
@@ -111,15 +95,6 @@ void tile(const TileArgs& args) {
   if (!whole) copy_columns<kRows>(edge, kColumns, args.c, args.c_stride, args.columns);
 }
 
-template <class Panel>
-void widen(const void* panel, std::int64_t inputs, float* out) {
-  const auto* from = static_cast<const typename Panel::Element*>(panel);
-  for (std::int64_t k = 0; k < inputs; k += 2, from += 2 * kPanel)
-    for (int odd = 0; odd < 2; ++odd)
-      for (int lane = 0; lane < kPanel; lane += Vec::kLanes, out += Vec::kLanes)
-        Panel::load(from, odd, lane).store(out);
-}
-
 /// Limits::panels(rows): the most panels (1, 2, 4 or 8) a tile of `rows` rows may have, 0 for none.
 template <class Limits, class Panel, int kRows, int kLog>
 constexpr TileKernel tile_or_null() {
@@ -137,23 +112,6 @@ constexpr void fill_rows(KernelTable& table) {
   kernels[2] = tile_or_null<Limits, Panel, kRows, 2>();
   kernels[3] = tile_or_null<Limits, Panel, kRows, 3>();
   if constexpr (kRows > 1) fill_rows<Limits, Panel, kRows - 1>(table);
-}
-
-template <class Limits, class Panel>
-constexpr void fill_storage(KernelTable& table) {
-  fill_rows<Limits, Panel, Limits::kRows>(table);
-  table.widen[static_cast<int>(Panel::kStorage)] = widen<Panel>;
-}
-
-template <class Limits>
-constexpr KernelTable make_table() {
-  KernelTable table{};
-  table.max_rows = Limits::kRows;
-  table.tile_panels = Limits::kTilePanels;
-  fill_storage<Limits, F32Panel>(table);
-  fill_storage<Limits, Bf16Panel>(table);
-  fill_storage<Limits, F16Panel>(table);
-  return table;
 }
 
 }  // namespace

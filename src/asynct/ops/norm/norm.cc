@@ -15,6 +15,7 @@ const norm::KernelTable& kernels(Isa isa) {
     case Isa::avx2:
       return norm::kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       break;
   }

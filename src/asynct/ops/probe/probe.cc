@@ -20,6 +20,7 @@ const probe::KernelTable& kernels(Isa isa) {
     case Isa::avx2:
       return probe::kAvx2Kernels;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       return probe::kAvx512Kernels;
   }

@@ -16,6 +16,7 @@ rope::RotateKernel rotate_kernel(Isa isa) {
     case Isa::avx2:
       return rope::kAvx2Rotate;
     case Isa::avx512:
+    case Isa::avx512bf16:
     case Isa::amx:
       break;
   }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -18,8 +19,9 @@ namespace asynct::testing {
 /// The kernel families this CPU can run, scalar first; all of them, or what ASYNCT_ISA allows.
 inline std::vector<Isa> test_isas() {
   std::vector<Isa> isas;
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::amx})
-    if (isa <= select_isa()) isas.push_back(isa);
+  const Isa most = std::getenv("ASYNCT_ISA") != nullptr ? select_isa() : Isa::amx;
+  for (const Isa isa : kIsas)
+    if (isa <= most && cpu_runs(isa)) isas.push_back(isa);
   return isas;
 }
 
