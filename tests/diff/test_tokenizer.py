@@ -6,13 +6,12 @@
 
 import os
 import random
-import struct
-import subprocess
 import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
+from binary_records import exchange, pack, unpack
 from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -34,24 +33,7 @@ def known_to_pcre2(data):
 
 
 def run_tool(path, mode, records):
-    data = b"".join(struct.pack("<I", len(r)) + r for r in records)
-    result = subprocess.run([TOOL, str(path), mode], input=data, capture_output=True)
-    assert result.returncode == 0, result.stderr.decode()
-    out, at = [], 0
-    while at < len(result.stdout):
-        (size,) = struct.unpack_from("<I", result.stdout, at)
-        out.append(result.stdout[at + 4 : at + 4 + size])
-        at += 4 + size
-    assert len(out) == len(records)
-    return out
-
-
-def pack(ids):
-    return struct.pack(f"<{len(ids)}i", *ids)
-
-
-def unpack(record):
-    return list(struct.unpack(f"<{len(record) // 4}i", record))
+    return exchange([TOOL, path, mode], records)
 
 
 @pytest.fixture(scope="module", params=FILES + EXTRA, ids=lambda p: p.stem if p.stem != "tokenizer" else p.parent.name)
