@@ -84,6 +84,17 @@ std::string model_key(const Arguments& arguments) {
   return cat(hash.hex().substr(0, 32), "-", arguments.dtype, "-", name(select_isa()));
 }
 
+/// Progress is kept beside the first output that is a file: /dev/stdout has no place beside it.
+std::string progress_path(const Arguments& arguments) {
+  namespace fs = std::filesystem;
+  for (const std::string& path : {arguments.output, arguments.samples}) {
+    std::error_code ignored;
+    const fs::file_status status = fs::status(path, ignored);
+    if (!path.empty() && (!fs::exists(status) || fs::is_regular_file(status))) return path + ".progress";
+  }
+  return {};
+}
+
 EvalOptions eval_options(const Arguments& arguments) {
   EvalOptions options;
   options.tasks = split(arguments.tasks);
@@ -95,8 +106,7 @@ EvalOptions eval_options(const Arguments& arguments) {
   options.truncate = arguments.truncate;
   options.threads = arguments.engine.threads > 0 ? arguments.engine.threads : available_cores();
   options.samples = arguments.samples;
-  const std::string& beside = arguments.output.empty() ? arguments.samples : arguments.output;
-  if (!beside.empty()) options.progress = beside + ".progress";
+  options.progress = progress_path(arguments);
   options.resume = arguments.resume;
   if (!options.progress.empty()) options.model_key = model_key(arguments);
   return options;
