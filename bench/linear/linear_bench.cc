@@ -1,10 +1,11 @@
 // Rates of Linear and FeedForward against what the machine can do, all measured in one run.
 //
-//   asynct_linear_bench [--threads N] [--precision fp32|bf16] [--json] [--only
-//   dense|stream|reglu|reglu-stream]
+//   asynct_linear_bench [--threads N] [--precision fp32|bf16] [--weights fp32|bf16|fp16] [--json]
+//                       [--only dense|stream|reglu|reglu-stream|families]
 //
-// ASYNCT_ISA picks the kernels. In bf16 precision bf16 weights are multiplied on matrix tiles where there are
-// any, so that a share of the FMA peak may be far above 100 %.
+// --weights: dense products of this type only. ASYNCT_ISA picks the kernels. In bf16 precision bf16 weights
+// are multiplied on matrix tiles where there are any, so that a share of the FMA peak may be far above 100 %.
+// `families` compares the families that multiply bf16 in bf16 precision, whatever ASYNCT_ISA says.
 
 #include <algorithm>
 #include <chrono>
@@ -83,13 +84,14 @@ class Bench {
                   threads, peak_ / 1e9, bandwidth_ / 1e9);
   }
 
-  // Products of many rows.
-  void dense() {
+  // Products of many rows, by weights of one type (empty: all).
+  void dense(const std::string& weights) {
     if (!json_) std::printf("\n%-6s %6s %6s %6s %10s %8s\n", "dtype", "M", "K", "N", "GFLOP/s", "of peak");
     struct Size {
       std::int64_t rows, inputs, outputs;
     };
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      if (!weights.empty() && weights != name(dtype)) continue;
       for (const Size& s :
            {Size{256, 256, 256}, Size{256, 256, 768}, Size{256, 512, 512}, Size{256, 1024, 1024},
             Size{2048, 256, 768}, Size{2048, 768, 256}, Size{2560, 256, 4096}, Size{2048, 1024, 4096}}) {
@@ -109,6 +111,7 @@ class Bench {
           std::printf("%-6s %6ld %6ld %6ld %10.1f %7.1f%%\n", std::string(name(dtype)).c_str(), long{s.rows},
                       long{s.inputs}, long{s.outputs}, rate / 1e9, 100 * rate / peak_);
       }
+    }
   }
 
   // Few rows through so many layers that no cache holds them: every call reads its weights from memory.
@@ -143,6 +146,22 @@ class Bench {
                         long{s.inputs}, long{s.outputs}, rate / 1e9, 100 * rate / bandwidth_);
         }
       }
+  }
+
+  // bf16 rows and weights by each family that has AVX-512, in turns; weights stay in cache where they fit.
+  void families() {
+    std::vector<OpContext> contexts;
+    for (const Isa isa : {Isa::avx512, Isa::avx512bf16, Isa::amx})
+      if (cpu_runs(isa)) contexts.emplace_back(pool_, isa, Precision::bf16);
+    if (!json_) {
+      std::printf("\n%6s %6s %6s  GFLOP/s:", "M", "K", "N");
+      for (const OpContext& context : contexts)
+        std::printf(" %10s", std::string(name(context.isa())).c_str());
+      std::printf("\n");
+    }
+    for (const std::int64_t rows : {1, 2, 4, 8, 16, 64, 512, 2048})
+      for (const std::int64_t inputs : {256, 1024, 4096})
+        for (const std::int64_t outputs : {256, 1024, 4096}) family_case(contexts, rows, inputs, outputs);
   }
 
   // ReGLU over active neurons against the same layer as three dense products, bf16 weights.
@@ -203,6 +222,28 @@ class Bench {
     if (context_.precision() == Precision::bf16)
       for (float& value : x.values<float>()) value = round_to_bf16(value);
     return x;
+  }
+
+  void family_case(std::vector<OpContext>& contexts, std::int64_t rows, std::int64_t inputs,
+                   std::int64_t outputs) {
+    const Linear linear = make_linear(contexts.front(), random_tensor(DType::bf16, {outputs, inputs}, 1, 1));
+    Tensor x = random_tensor(DType::f32, {rows, inputs}, 1, 4);
+    for (float& value : x.values<float>()) value = round_to_bf16(value);
+    const Tensor y(DType::f32, {rows, outputs});
+    std::vector<double> seconds(contexts.size(), 1e30);
+    for (int round = 0; round < 3; ++round)
+      for (std::size_t i = 0; i < contexts.size(); ++i)
+        seconds[i] = std::min(
+            seconds[i], best_seconds([&] { linear.run(contexts[i], matrix_of(x), matrix_of(y)); }, 0.05));
+    Json entry = {{"m", rows}, {"k", inputs}, {"n", outputs}};
+    if (!json_) std::printf("%6ld %6ld %6ld          ", long{rows}, long{inputs}, long{outputs});
+    for (std::size_t i = 0; i < contexts.size(); ++i) {
+      const double gflops = 2e-9 * static_cast<double>(rows * inputs * outputs) / seconds[i];
+      entry[std::string(name(contexts[i].isa()))] = gflops;
+      if (!json_) std::printf(" %10.1f", gflops);
+    }
+    if (!json_) std::printf("\n");
+    report_["families"].push_back(entry);
   }
 
   struct RegluTensors {
@@ -276,6 +317,7 @@ int run(int argc, char** argv) {
   Precision precision = Precision::fp32;
   bool json = false;
   std::string only;
+  std::string weights;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--json")
@@ -288,15 +330,19 @@ int run(int argc, char** argv) {
       precision = Precision::fp32, ++i;
     else if (arg == "--only" && i + 1 < argc)
       only = argv[++i];
+    else if (arg == "--weights" && i + 1 < argc)
+      weights = argv[++i];
     else
       fail(arg,
-           ": expected --threads N, --precision fp32|bf16, --json or --only dense|stream|reglu|reglu-stream");
+           ": expected --threads N, --precision fp32|bf16, --weights fp32|bf16|fp16, --json or "
+           "--only dense|stream|reglu|reglu-stream|families");
   }
   Bench bench(threads, precision, json);
-  if (only.empty() || only == "dense") bench.dense();
+  if (only.empty() || only == "dense") bench.dense(weights);
   if (only.empty() || only == "stream") bench.stream();
   if (only.empty() || only == "reglu") bench.reglu();
   if (only.empty() || only == "reglu-stream") bench.reglu_stream();
+  if (only == "families") bench.families();
   bench.finish();
   return 0;
 }

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "asynct/ops/storage.h"
+
 // Private to the products: what the driver (multiply.cc) and the kernels of each ISA agree on. Included by
 // units compiled with -m flags, hence no inline functions here.
 namespace asynct::linear {
@@ -33,8 +35,6 @@ struct TileArgs {
 };
 using TileKernel = void (*)(const TileArgs&);
 
-enum class Storage { f32, bf16, f16 };
-constexpr int kStorages = 3;
 constexpr int kMaxRows = 14;
 constexpr int kPanelCounts = 4;  // 1, 2, 4 and 8 panels
 

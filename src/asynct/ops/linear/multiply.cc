@@ -4,21 +4,13 @@
 #include <bit>
 #include <cstring>
 
+#include "asynct/ops/kernel_tables.h"
+
 namespace asynct::linear {
 namespace {
 
 const KernelTable& table_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return kScalarKernels;
-    case Isa::avx2:
-      return kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      return kAvx512Kernels;
-  }
-  return kScalarKernels;
+  return select_kernels(isa, kScalarKernels, kAvx2Kernels, kAvx512Kernels);
 }
 
 bool in_bf16(const OpContext& context, const PackedMatrix& weight) {
