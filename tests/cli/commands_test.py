@@ -123,6 +123,8 @@ class Synth(CommandTest):
             self.assertGreater(result["tokens_per_second"], 0)
             self.assertGreater(result["read_bytes_a_step"], 0)
             self.assertAlmostEqual(result["active_neurons"], 0.2, delta=0.1)
+            self.assertTrue(result["in_cache"])  # half a megabyte
+            self.assertIsNone(result["read_bandwidth_share"])
 
     def test_same_seed_same_file(self):
         files = []
@@ -166,9 +168,12 @@ class Synth(CommandTest):
 class Bench(CommandTest):
     def test_bad_arguments(self):
         for options, wanted in (
-            (["--prefill", "0"], "0 tokens"),
+            (["--prefill", "0"], "a prompt of 0"),
             (["--prefill", "100000"], "2048"),
-            (["--batch", "-1"], "-1"),
+            (["--batch", "-1"], "a batch of -1"),
+            (["--batch", str(2**63 - 1)], "1 to 1024"),
+            (["--context", str(2**63 - 1)], "1 to 2048"),
+            (["--context", "2000", "--steps", "100"], "2000 tokens and 100 decode steps"),
             (["--prefill", "many"], "many"),
             (["--text", self.directory / "missing"], "missing"),
         ):

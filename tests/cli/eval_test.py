@@ -1,6 +1,7 @@
 """asynct eval from end to end: outputs, limits, interruption and resuming."""
 
 import json
+import pathlib
 import signal
 import subprocess
 import time
@@ -85,19 +86,66 @@ class Eval(CommandTest):
                     self.fails_silently_on_stdout(*run, option, path, naming=str(path))
         self.assertEqual(list(self.directory.iterdir()), [])
 
+    def test_unwritable_directory(self):
+        # Nobody, root included, may create files in sysfs.
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "1"]
+        for option in ("--output", "--log-samples"):
+            self.fails_silently_on_stdout(*run, option, "/sys/out", naming="/sys/out: cannot write: Permission denied")
+
     def test_full_disk(self):
-        # A file size limit fails a write in the middle of a file, as a full disk does.
+        # A file size limit fails a write in the middle of a file, as a full disk does: of the report, and, smaller, of the
+        # progress that is kept too.
         import resource
 
-        output = self.directory / "out.json"
-        result = asynct(
-            "eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--output", output, restore_signals=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)),
-        )  # fmt: skip
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "3"]
+        output, progress = self.directory / "out.json", self.directory / "out.json.progress"
+        for limit, kept in ((1200, True), (100, False), (0, False)):
+            with self.subTest(limit):
+                result = asynct(
+                    *run, "--output", output, restore_signals=False,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+                )  # fmt: skip
+                self.assertEqual(result.returncode, 1)
+                self.assertRegex(result.stderr, r"\Aasynct: error: .*/out.json: cannot write: .*\n\Z")
+                self.assertEqual(result.stdout, "")
+                self.assertEqual(list(self.directory.iterdir()), [progress])
+                self.assertEqual(self.tokens_of_resumed_run(*run, "--output", output) == 0, kept)
+                output.unlink()
+
+    def tokens_of_resumed_run(self, *run):
+        """How many tokens the model ran to complete a run; its progress file is gone then."""
+        report = json.loads(self.succeeds(*run, "--resume", "--json").stdout)
+        self.assertEqual(report["n-samples"]["arc_easy"]["effective"], 3)
+        self.assertEqual(list(self.directory.glob("*.progress")), [])
+        return report["task_tokens"]["arc_easy"]
+
+    def test_full_device_keeps_the_answers(self):
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "3"]
+        output, samples = self.directory / "out.json", self.directory / "samples.jsonl"
+        full = "/dev/full: cannot write: No space left on device"
+        # (options of the run that fails, options that complete it, its files)
+        for broken, whole in (
+            (["--output", output, "--log-samples", "/dev/full"], ["--output", output, "--log-samples", samples]),
+            (["--output", "/dev/full", "--log-samples", samples], ["--log-samples", samples]),
+        ):
+            with self.subTest(broken):
+                self.fails_silently_on_stdout(*run, *broken, naming=full)
+                self.assertEqual(len(list(self.directory.glob("*.progress"))), 1)
+                self.assertEqual(self.tokens_of_resumed_run(*run, *whole), 0)
+                self.assertEqual(len(samples.read_text().splitlines()), 3)
+                for file in self.directory.iterdir():
+                    file.unlink()
+        # Nothing lies beside a device.
+        self.fails_silently_on_stdout(*run, "--output", "/dev/full", naming=full)
+        self.assertFalse(pathlib.Path("/dev/full.progress").exists())
+
+    def test_full_standard_output_keeps_the_answers(self):
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "3", "--log-samples", self.directory / "samples.jsonl"]
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([BINARY, *map(str, run)], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", cwd=ROOT)
         self.assertEqual(result.returncode, 1)
-        self.assertRegex(result.stderr, r"\Aasynct: error: .*out.json: cannot write: .*\n\Z")
-        self.assertFalse(output.exists())
-        self.assertEqual([file.name for file in self.directory.glob("*.tmp*")], [])
+        self.assertEqual(result.stderr, "asynct: error: standard output: cannot write: No space left on device\n")
+        self.assertEqual(self.tokens_of_resumed_run(*run), 0)
 
     def test_resume_needs_a_file(self):
         self.fails_silently_on_stdout("eval", MODEL, "--tasks", "piqa", "--limit", "1", "--resume", naming="--resume")

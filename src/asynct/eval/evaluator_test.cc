@@ -344,6 +344,12 @@ TEST(Evaluator, ResumeRefusesAnotherRun) {
   EXPECT_FALSE(evaluate(model, options).interrupted);
   EXPECT_EQ(model.answered_, 180);
 
+  for (const char* cut : {"", "{\"asynct_eval"}) {  // the disk was full before the first line was out
+    std::ofstream(progress.path()) << cut;
+    EXPECT_EQ(evaluate(model, options).tasks.size(), 1U);
+  }
+  std::ofstream(progress.path()) << "hello";
+  EXPECT_NE(error_of([&] { evaluate(model, options); }).find("not the progress file"), std::string::npos);
   std::ofstream(progress.path()) << "hello\n";
   EXPECT_NE(error_of([&] { evaluate(model, options); }).find("not the progress file"), std::string::npos);
   options.progress.clear();

@@ -41,25 +41,27 @@ Response response_from(const Json& line) {
 
 ProgressFile::ProgressFile(std::string path, std::string model_key, bool resume) : path_(std::move(path)) {
   const bool exists = std::filesystem::exists(path_);
-  if (exists && resume) read(model_key);
+  const bool resumed = exists && resume && read(model_key);
   if (exists && !resume)
     log(LogLevel::warning,
         cat("starting over: ", path_, " of an interrupted run is replaced (--resume continues it)"));
-  if (!exists && resume) log(LogLevel::info, cat("nothing to resume: there is no ", path_));
-  file_ = std::fopen(path_.c_str(), exists && resume ? "ab" : "wb");
+  if (resume && !resumed)
+    log(LogLevel::info, cat("nothing to resume: ", path_, exists ? " is empty" : " does not exist"));
+  file_ = std::fopen(path_.c_str(), resumed ? "ab" : "wb");
   if (file_ == nullptr) fail(path_, ": cannot write: ", std::strerror(errno));
-  if (!(exists && resume)) write(header(model_key));
+  if (!resumed) write(header(model_key));
 }
 
 ProgressFile::~ProgressFile() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
-void ProgressFile::read(const std::string& model_key) {
+bool ProgressFile::read(const std::string& model_key) {
   const std::string text = read_file(path_, kFileLimit);
-  // A crash may have cut the last line: it is dropped, on disk too.
+  // A crash or a full disk may have cut the last line.
   const std::size_t whole = text.rfind('\n') + 1;
-  if (whole < text.size()) std::filesystem::resize_file(path_, whole);
+  if (header(model_key).starts_with(text)) return false;
+  if (whole == 0) fail(path_, ": not the progress file of a run");
   std::string_view rest = std::string_view(text).substr(0, whole);
   Task* task = nullptr;
   for (std::size_t number = 1; !rest.empty(); ++number) {
@@ -83,7 +85,8 @@ void ProgressFile::read(const std::string& model_key) {
       fail(path_, ":", number, ": ", error.what());
     }
   }
-  if (rest.data() == nullptr || whole == 0) fail(path_, ": not the progress file of a run");
+  if (whole < text.size()) std::filesystem::resize_file(path_, whole);
+  return true;
 }
 
 void ProgressFile::begin(const std::string& task, const std::string& key, std::vector<Response>& responses) {

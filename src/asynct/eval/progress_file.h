@@ -37,7 +37,7 @@ class ProgressFile {
     std::string key;
     std::map<std::size_t, Response> responses;
   };
-  void read(const std::string& model_key);
+  bool read(const std::string& model_key);  // false: nothing was written yet
   void write(const std::string& line);
 
   std::string path_;
