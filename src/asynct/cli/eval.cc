@@ -16,6 +16,7 @@
 #include "asynct/base/limits.h"
 #include "asynct/base/mapped_file.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/memory_option.h"
 #include "asynct/engine/engine_factory.h"
 #include "asynct/eval/evaluator.h"
 #include "asynct/eval/output_file.h"
@@ -174,7 +175,8 @@ void add_eval(CLI::App& app) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   eval->add_option("--threads", a.engine.threads, "threads; 0: all cores")->capture_default_str();
-  eval->add_option("--batch-tokens", a.engine.batch_tokens, "tokens a step")->capture_default_str();
+  eval->add_option("--batch-tokens", a.engine.batch_tokens, "tokens a step at most")->capture_default_str();
+  add_kv_memory(*eval, a.engine.kv_bytes);
   eval->add_option("--data", a.data, "data directory (default: the bundled data/)");
   eval->add_option("--output", a.output, "write the results as JSON to this file");
   eval->add_option("--log-samples", a.samples,

@@ -1,13 +1,16 @@
 #include "asynct/model/inspect.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
+#include "asynct/base/limits.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/memory_option.h"
 #include "asynct/text/tokenizer.h"
 
 namespace asynct {
@@ -15,6 +18,9 @@ namespace {
 
 struct InspectArguments {
   std::string dir;
+  std::string dtype = "fp32";
+  int threads = 0;
+  RunSize run;
   bool json = false;
   bool check = false;
 };
@@ -22,11 +28,15 @@ struct InspectArguments {
 struct TokenizerReport {
   bool present = false;
   int entries = 0;
+  std::size_t bytes = 0;  // resident, measured
 };
 
 TokenizerReport inspect_tokenizer(const std::string& dir) {
   if (!std::filesystem::exists(dir + "/tokenizer.json")) return {};
-  return {true, Tokenizer::load(dir).vocab_size()};
+  const std::int64_t before = resident_bytes();
+  const Tokenizer tokenizer = Tokenizer::load(dir);
+  const std::int64_t bytes = std::max<std::int64_t>(0, resident_bytes() - before);
+  return {true, tokenizer.vocab_size(), static_cast<std::size_t>(bytes)};
 }
 
 std::string shown(std::optional<std::int32_t> id) { return id ? cat(*id) : "none"; }
@@ -68,17 +78,47 @@ void print_architecture(const std::string& dir, const ModelReport& report, const
   std::printf("  tokenizer     %s\n", tokenizer.present ? cat(tokenizer.entries, " ids").c_str() : "none");
 }
 
-void print_memory(const ModelReport& report) {
-  std::printf("\n  %-22s %14s %10s\n", "memory", "parameters", "MB");
-  std::size_t packed = 0;
-  for (const MemoryPart& part : report.memory) {
-    std::printf("  %-22s %14lld %10.2f\n", part.name.c_str(), static_cast<long long>(part.parameters),
-                mega(part.bytes));
-    if (!part.mapped) packed += part.bytes;
+// What a process holds when it runs the model: what the plan says, and what is measured of this process.
+struct MemoryReport {
+  MemoryPlan plan;           // parts of the weights only, when it does not fit
+  std::string does_not_fit;  // why
+  std::size_t program = 0;   // resident when the command starts: program, libraries
+  std::size_t tokenizer = 0;
+
+  std::size_t total() const { return plan.total() + program + tokenizer; }
+};
+
+MemoryReport plan_run(const InspectArguments& arguments, const ModelSource& source) {
+  ThreadPool pool(arguments.threads > 0 ? arguments.threads : available_cores());
+  const OpContext context(pool, select_isa(), arguments.dtype == "bf16" ? Precision::bf16 : Precision::fp32);
+  MemoryReport report;
+  try {
+    report.plan =
+        plan_memory(context, source.config, source.weights, arguments.run, memory_budget(pool.size()));
+  } catch (const Error& error) {
+    report.does_not_fit = error.what();
+    report.plan.parts = weight_parts(source.config, source.weights);
   }
-  std::printf("  %-22s %14s %10.2f\n", "held in memory", "", mega(packed));
-  std::printf("  KV cache: %zu bytes a token in fp32, %zu in bf16\n", report.kv_bytes_fp32,
-              report.kv_bytes_bf16);
+  return report;
+}
+
+void print_memory(const ModelReport& model, const MemoryReport& report) {
+  std::printf("\n  %-22s %14s %10s\n", "memory", "parameters", "MB");
+  for (const MemoryPart& part : report.plan.parts) {
+    const std::string parameters = part.parameters > 0 ? cat(part.parameters) : "";
+    std::printf("  %-22s %14s %10.2f\n", part.name.c_str(), parameters.c_str(), mega(part.bytes));
+  }
+  std::printf("  %-22s %14s %10.2f\n", "program (measured)", "", mega(report.program));
+  std::printf("  %-22s %14s %10.2f\n", "tokenizer (measured)", "", mega(report.tokenizer));
+  std::printf("  %-22s %14s %10.2f\n", report.does_not_fit.empty() ? "total at most" : "total so far", "",
+              mega(report.total()));
+  if (report.does_not_fit.empty())
+    std::printf("  a step of %lld tokens, a KV cache of %lld; ",
+                static_cast<long long>(report.plan.batch_tokens),
+                static_cast<long long>(report.plan.cached_tokens));
+  else
+    std::printf("  does not fit: %s\n  ", report.does_not_fit.c_str());
+  std::printf("%zu bytes of cache a token in fp32, %zu in bf16\n", model.kv_bytes_fp32, model.kv_bytes_bf16);
 }
 
 void print_heads(const ModelReport& report) {
@@ -129,16 +169,27 @@ Json config_json(const ModelConfig& c) {
           {"pad", to_json(c.pad_id)}};
 }
 
-Json report_json(const ModelReport& report, const TokenizerReport& tokenizer) {
+Json memory_json(const MemoryReport& report) {
+  Json parts = Json::array();
+  const auto add = [&](const std::string& name, std::int64_t parameters, std::size_t bytes, bool mapped) {
+    parts.push_back({{"part", name}, {"parameters", parameters}, {"bytes", bytes}, {"mapped", mapped}});
+  };
+  for (const MemoryPart& part : report.plan.parts) add(part.name, part.parameters, part.bytes, part.mapped);
+  add("program", 0, report.program, false);
+  add("tokenizer", 0, report.tokenizer, false);
+  return parts;
+}
+
+Json report_json(const ModelReport& report, const MemoryReport& memory, const TokenizerReport& tokenizer) {
   Json json = {{"config", config_json(report.config)},
                {"dtypes", report.dtypes},
                {"parameters", report.parameters},
                {"file_bytes", report.file_bytes}};
-  for (const MemoryPart& part : report.memory)
-    json["memory"].push_back({{"part", part.name},
-                              {"parameters", part.parameters},
-                              {"bytes", part.bytes},
-                              {"mapped", part.mapped}});
+  json["memory"] = memory_json(memory);
+  json["memory_total"] = memory.total();
+  json["batch_tokens"] = memory.plan.batch_tokens;
+  json["kv_tokens"] = memory.plan.cached_tokens;
+  json["does_not_fit"] = memory.does_not_fit.empty() ? Json() : Json(memory.does_not_fit);
   json["kv_bytes_per_token"] = {{"fp32", report.kv_bytes_fp32}, {"bf16", report.kv_bytes_bf16}};
   json["head_classes"] = {{"skip_safe", report.class_counts[0]},
                           {"dead", report.class_counts[1]},
@@ -174,21 +225,32 @@ void refuse_bad_values(const InspectArguments& arguments, const std::vector<BadT
        " NaN or infinity");
 }
 
+/// Bad values first, where they are asked for: a model may not even load because of them.
+ModelSource open_source_checked(const InspectArguments& arguments) {
+  if (arguments.check) {
+    load_config(arguments.dir);
+    const auto bad = find_bad_values(Checkpoint(arguments.dir));
+    if (!bad.empty()) refuse_bad_values(arguments, bad);
+  }
+  return open_source(arguments.dir);
+}
+
 void run_inspect(const InspectArguments& arguments) {
-  const ModelConfig config = load_config(arguments.dir);
-  const Checkpoint checkpoint(arguments.dir);
-  if (arguments.check)
-    if (const auto bad = find_bad_values(checkpoint); !bad.empty()) refuse_bad_values(arguments, bad);
-  const ModelReport report = inspect_model(config, checkpoint, load_weights(checkpoint, config));
+  const auto program = static_cast<std::size_t>(resident_bytes());
   const TokenizerReport tokenizer = inspect_tokenizer(arguments.dir);
+  const ModelSource source = open_source_checked(arguments);
+  const ModelReport report = inspect_model(source);
+  MemoryReport memory = plan_run(arguments, source);
+  memory.program = program;
+  memory.tokenizer = tokenizer.bytes;
   if (arguments.json) {
-    Json json = report_json(report, tokenizer);
+    Json json = report_json(report, memory, tokenizer);
     if (arguments.check) json["bad_tensors"] = Json::array();
     std::printf("%s\n", dump_json(json, 2).c_str());
     return;
   }
   print_architecture(arguments.dir, report, tokenizer);
-  print_memory(report);
+  print_memory(report, memory);
   print_heads(report);
   print_norms(report);
   if (arguments.check) std::printf("\n  checked: no NaN, no infinity\n");
@@ -201,13 +263,23 @@ void add_inspect(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "show what a checkpoint is and what it will take");
   command->footer(
       "Heads of AsyncI attention are skip-safe (S <= 0 gives weight 0, so the value row is not read),\n"
-      "dead (weight always 0) or dense (no skipping). Memory is what the CPU engine holds: packed\n"
-      "weights; the embedding table stays mapped. --check exits 1 when a tensor holds NaN or infinity.");
+      "dead (weight always 0) or dense (no skipping). Memory is what eval and run hold with the same\n"
+      "options, at full batches and a full cache; the embedding table stays mapped.");
   command->add_option("MODEL", arguments->dir, "directory with config.json and model.safetensors")
       ->required()
       ->check(CLI::ExistingDirectory);
+  command->add_option("--dtype", arguments->dtype, "of the run: fp32 or bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  command->add_option("--threads", arguments->threads, "of the run; 0: all cores")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--batch-tokens", arguments->run.batch_tokens, "tokens a step at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  add_kv_memory(*command, arguments->run.kv_bytes);
   command->add_flag("--json", arguments->json, "one JSON object instead of tables");
-  command->add_flag("--check", arguments->check, "read every tensor and look for NaN and infinity");
+  command->add_flag("--check", arguments->check, "read every tensor; exit 1 when one holds NaN or infinity");
   command->callback([arguments] { run_inspect(*arguments); });
 }
 

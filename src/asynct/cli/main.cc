@@ -3,6 +3,8 @@
 #include <string>
 
 #include "asynct/base/error.h"
+#include "asynct/base/limits.h"
+#include "asynct/base/log.h"
 #include "asynct/cli/commands.h"
 #include "asynct/cli/print_error.h"
 
@@ -34,6 +36,8 @@ int main(int argc, char** argv) {
   asynct::add_synth(app);
   try {
     app.parse(argc, argv);
+    asynct::log(asynct::LogLevel::debug,
+                asynct::cat("peak resident size: ", asynct::peak_resident_bytes() >> 10, " KiB"));
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
     asynct::print_error("standard output: cannot write");
   } catch (const CLI::RuntimeError& error) {  // a command's own exit status
@@ -41,7 +45,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error);
   } catch (const std::bad_alloc&) {
-    asynct::print_error("out of memory");
+    const asynct::MemoryBudget left = asynct::memory_budget();
+    asynct::print_error(asynct::cat("out of memory: ", left.bytes >> 20, " MiB are left (", left.bound,
+                                    "); raise the limit, or ask for less with --kv-memory and --threads"));
   } catch (const std::exception& error) {
     asynct::print_error(error.what());
   }

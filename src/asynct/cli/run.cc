@@ -12,6 +12,7 @@
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/memory_option.h"
 #include "asynct/cli/print_error.h"
 #include "asynct/engine/engine.h"
 #include "asynct/engine/engine_factory.h"
@@ -128,6 +129,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   command->add_option("--device", options->model_options.device, "cpu")->capture_default_str();
   command->add_option("--threads", options->model_options.threads, "0 is one a core")->capture_default_str();
+  add_kv_memory(*command, options->model_options.kv_bytes);
   command->callback([options] { run(*options); });
 }
 

@@ -17,8 +17,7 @@ RunSize run_size(const CpuRunner::Options& options) {
 
 }  // namespace
 
-CpuRunner::CpuRunner(const std::string& dir, const Options& options)
-    : CpuRunner(open_source(dir), options) {}
+CpuRunner::CpuRunner(const std::string& dir, const Options& options) : CpuRunner(open_source(dir), options) {}
 
 // Threads come before the plan: their stacks are memory too. Callers may start as many again.
 CpuRunner::CpuRunner(ModelSource source, const Options& options)

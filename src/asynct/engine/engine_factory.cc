@@ -1,8 +1,5 @@
 #include "asynct/engine/engine_factory.h"
 
-#include <algorithm>
-#include <fstream>
-
 #include "asynct/base/error.h"
 #include "asynct/base/limits.h"
 #include "asynct/base/log.h"
@@ -13,28 +10,6 @@ namespace asynct {
 namespace {
 
 constexpr std::int32_t kBlockSize = 16;
-constexpr std::int64_t kDefaultKvLimit = std::int64_t{4} << 30;
-
-// MemAvailable of /proc/meminfo in bytes; 0 when it cannot be read.
-std::int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::int64_t kib = 0;
-  std::string unit;
-  while (file >> key >> kib >> unit)
-    if (key == "MemAvailable:") return kib * 1024;
-  return 0;
-}
-
-std::int64_t kv_bytes(const ModelOptions& options) {
-  const std::int64_t available = available_memory();
-  if (options.kv_bytes == 0)
-    return std::min(available > 0 ? available / 4 : kDefaultKvLimit, kDefaultKvLimit);
-  if (available > 0 && options.kv_bytes > available)
-    fail("KV cache of ", options.kv_bytes >> 20, " MiB: only ", available >> 20,
-         " MiB of memory are available");
-  return options.kv_bytes;
-}
 
 }  // namespace
 
@@ -45,21 +20,24 @@ OpenedModel open_runner(const std::string& dir, const ModelOptions& options) {
   if (options.batch_tokens < 1 || options.batch_tokens > (1 << 20))
     fail("batch tokens: ", options.batch_tokens, ", expected 1 to ", 1 << 20);
   const int threads = options.threads == 0 ? available_cores() : options.threads;
+  if (options.kv_bytes < 0) fail("KV cache: ", options.kv_bytes, " bytes, expected at least 0");
   const Isa isa = select_isa();
   auto runner = std::make_unique<CpuRunner>(
       dir, CpuRunner::Options{.threads = threads,
                               .isa = isa,
                               .precision = options.precision,
                               .max_rows = options.batch_tokens,
+                              .max_sequences = options.max_sequences,
                               .block_size = kBlockSize,
-                              .kv_bytes = static_cast<std::size_t>(kv_bytes(options))});
+                              .kv_bytes = static_cast<std::size_t>(options.kv_bytes)});
   log(LogLevel::debug,
       cat("cpu kernels: ", name(isa), ", ", threads, " threads, ", runner->decoder().weight_bytes() >> 20,
-          " MiB of packed weights, ", runner->cache().blocks(), " KV blocks of ", kBlockSize, " tokens"));
+          " MiB of packed weights, ", runner->cache().blocks(), " KV blocks of ", kBlockSize, " tokens, ",
+          runner->max_rows(), " tokens a step"));
   const std::vector<std::int32_t> ends = runner->decoder().config().eos_ids;
   const EngineOptions engine{.blocks = runner->cache().blocks(),
                              .block_size = kBlockSize,
-                             .batch_tokens = options.batch_tokens,
+                             .batch_tokens = runner->max_rows(),
                              .max_sequences = options.max_sequences};
   return {.runner = std::move(runner), .engine = engine, .end_tokens = ends, .isa = isa, .threads = threads};
 }

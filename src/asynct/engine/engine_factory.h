@@ -16,9 +16,9 @@ struct ModelOptions {
   std::string device = "cpu";
   Precision precision = Precision::fp32;
   int threads = 0;                   // 0: all cores this process may use
-  std::int64_t batch_tokens = 1024;  // rows a step
+  std::int64_t batch_tokens = 1024;  // rows a step; fewer where memory is short
   std::int32_t max_sequences = 256;  // sequences a step
-  std::int64_t kv_bytes = 0;         // size of the KV cache; 0: a quarter of the free memory, at most 4 GiB
+  std::int64_t kv_bytes = 0;         // size of the KV cache; 0: see RunSize in model/memory_plan.h
 };
 
 /// A model without its tokenizer, ready for an Engine.

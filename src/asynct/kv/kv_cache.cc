@@ -9,8 +9,8 @@ namespace asynct {
 KvCache::KvCache(const KvShape& shape, std::int32_t blocks) : shape_(shape), blocks_(blocks) {
   const std::size_t bytes = checked_mul(half_bytes(), static_cast<std::size_t>(blocks), "KV cache");
   for (std::int32_t layer = 0; layer < shape.layers; ++layer) {
-    keys_.emplace_back(bytes);
-    values_.emplace_back(bytes);
+    keys_.emplace_back(bytes, Pages::small);
+    values_.emplace_back(bytes, Pages::small);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace asynct {
 namespace {
 
-// Far above any model that exists, low enough that products of two fit 63 bits and a Rope table fits memory.
+// Far above any model that exists, low enough that products of two fit 63 bits.
 constexpr std::int32_t kMaxVocab = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kMaxWidth = 1 << 20;
 constexpr std::int32_t kMaxLayers = 4096;

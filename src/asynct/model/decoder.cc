@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "asynct/model/weights.h"
 #include "asynct/ops/residual/residual_epilogue.h"
 
 namespace asynct {
@@ -20,29 +19,29 @@ std::optional<Norm> optional_norm(const std::optional<NormParams>& params, std::
 
 }  // namespace
 
-Decoder::Decoder(OpContext& context, const ModelConfig& config, Checkpoint checkpoint, std::int64_t max_rows)
+Decoder::Decoder(OpContext& context, ModelSource source, std::int64_t max_rows)
     : context_(context),
-      config_(config),
-      checkpoint_(std::move(checkpoint)),
-      rope_(config.rope_theta, config.head_dim, config.max_positions),
+      config_(std::move(source.config)),
+      checkpoint_(std::move(source.checkpoint)),
+      rope_(config_.rope_theta, config_.head_dim, config_.max_positions),
       max_rows_(max_rows) {
-  const std::int64_t d = config.hidden_size;
-  const std::int64_t queries = std::int64_t{config.heads} * config.head_dim;
-  const std::int64_t keys = std::int64_t{config.kv_heads} * config.head_dim;
+  const ModelWeights& weights = source.weights;
+  const std::int64_t d = config_.hidden_size;
+  embedding_.emplace(weights.embedding, config_.embedding_multiplier);
+  layers_.reserve(weights.layers.size());
+  for (const LayerWeights& layer : weights.layers) add_layer(layer);
+  final_norm_.emplace(weights.final_norm, d);
+  head_.emplace(context_, weights.head);
+  checkpoint_.release(weights.head);
+
+  const std::int64_t queries = std::int64_t{config_.heads} * config_.head_dim;
+  const std::int64_t keys = std::int64_t{config_.kv_heads} * config_.head_dim;
   residual_ = float_rows(max_rows, d);
   input_ = float_rows(max_rows, d);
   product_ = float_rows(max_rows, d);
   hidden_ = float_rows(max_rows, d);
   qkv_ = float_rows(max_rows, queries + 2 * keys);
   attended_ = float_rows(max_rows, queries);
-
-  const ModelWeights weights = load_weights(checkpoint_, config);
-  embedding_.emplace(weights.embedding, config.embedding_multiplier);
-  layers_.reserve(weights.layers.size());
-  for (const LayerWeights& layer : weights.layers) add_layer(layer);
-  final_norm_.emplace(weights.final_norm, d);
-  head_.emplace(context_, weights.head);
-  checkpoint_.release(weights.head);
 }
 
 void Decoder::add_layer(const LayerWeights& w) {
@@ -65,14 +64,6 @@ void Decoder::add_layer(const LayerWeights& w) {
     checkpoint_.release(packed);
 }
 
-KvShape Decoder::kv_shape(std::int32_t block_size) const {
-  return {.layers = config_.layers,
-          .kv_heads = config_.kv_heads,
-          .head_dim = config_.head_dim,
-          .block_size = block_size,
-          .dtype = context_.precision() == Precision::bf16 ? DType::bf16 : DType::f32};
-}
-
 Decoder::Activations Decoder::activations(std::int64_t rows) const {
   const std::int64_t d = config_.hidden_size;
   const std::int64_t queries = std::int64_t{config_.heads} * config_.head_dim;
@@ -88,6 +79,7 @@ ConstMatrix Decoder::forward(const StepBatch& batch, const KvCache& cache) {
   assert(batch.rows() <= max_rows_);
   const Activations a = activations(batch.rows());
   const std::size_t last = layers_.size() - 1;
+  rope_.prepare(*std::max_element(batch.context_length.begin(), batch.context_length.end()));
   plan_.build(config_.attention, batch, context_.pool().size());
   embedding_->run(context_, batch.tokens, a.residual);
   layers_[0].input_norm.run(context_, a.residual, a.input);
@@ -173,6 +165,13 @@ std::size_t Decoder::weight_bytes() const {
 
 std::size_t Decoder::buffer_bytes() const {
   return residual_.size() + input_.size() + product_.size() + hidden_.size() + qkv_.size() + attended_.size();
+}
+
+std::size_t Decoder::buffer_bytes(const ModelConfig& config, std::int64_t max_rows) {
+  const std::int64_t queries = std::int64_t{config.heads} * config.head_dim;
+  const std::int64_t keys = std::int64_t{config.kv_heads} * config.head_dim;
+  const std::int64_t width = std::int64_t{4} * config.hidden_size + 2 * (queries + keys);
+  return static_cast<std::size_t>(max_rows * width) * sizeof(float);
 }
 
 }  // namespace asynct

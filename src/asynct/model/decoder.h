@@ -7,6 +7,7 @@
 #include "asynct/model/checkpoint.h"
 #include "asynct/model/config.h"
 #include "asynct/model/tail_batch.h"
+#include "asynct/model/weights.h"
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/embedding/embedding.h"
 #include "asynct/ops/feed_forward/feed_forward.h"
@@ -17,21 +18,16 @@
 
 namespace asynct {
 
-struct LayerWeights;
-
 /// A decoder on the CPU: packed weights, activation buffers, and the forward pass. AsyncT, UniAffine, their
 /// softmax twin, Llama and Qwen3 are this one class with different norms and attentions.
 class Decoder {
  public:
-  /// Packs the checkpoint's weights for the context's ISA and drops their pages; the embedding stays mapped.
-  /// At most `max_rows` rows a step. `context` must outlive the decoder.
-  Decoder(OpContext& context, const ModelConfig& config, Checkpoint checkpoint, std::int64_t max_rows);
+  /// Packs the weights for the context's ISA and drops their pages; the embedding stays mapped. At most
+  /// `max_rows` rows a step. `context` must outlive the decoder.
+  Decoder(OpContext& context, ModelSource source, std::int64_t max_rows);
 
   const ModelConfig& config() const { return config_; }
   const Head& head() const { return *head_; }
-
-  /// What a cache for this decoder looks like.
-  KvShape kv_shape(std::int32_t block_size) const;
 
   /// Runs the batch over the cache. Returns the final hidden states of batch.logits_rows [R, d], after the
   /// final norm, valid until the next call.
@@ -43,6 +39,9 @@ class Decoder {
   /// Bytes of packed weights, and of activation buffers.
   std::size_t weight_bytes() const;
   std::size_t buffer_bytes() const;
+
+  /// The latter before there is a decoder.
+  static std::size_t buffer_bytes(const ModelConfig& config, std::int64_t max_rows);
 
  private:
   struct Layer {

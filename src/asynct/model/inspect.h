@@ -7,6 +7,7 @@
 
 #include "asynct/model/checkpoint.h"
 #include "asynct/model/config.h"
+#include "asynct/model/memory_plan.h"
 #include "asynct/model/weights.h"
 
 namespace asynct {
@@ -31,20 +32,12 @@ struct LayerHeads {
   Range sigma;
 };
 
-/// Memory of one kind of weight, as the CPU engine will hold it.
-struct MemoryPart {
-  std::string name;
-  std::int64_t parameters = 0;
-  std::size_t bytes = 0;  // with the padding of its packed form
-  bool mapped = false;    // stays in the file: pages come with use and can be dropped
-};
-
 struct ModelReport {
   ModelConfig config;
   std::vector<std::string> dtypes;  // of the matrices
   std::int64_t parameters = 0;      // tied embedding counted once
   std::size_t file_bytes = 0;
-  std::vector<MemoryPart> memory;
+  std::vector<MemoryPart> memory;   // weights only
   std::size_t kv_bytes_fp32 = 0;  // a token, all layers
   std::size_t kv_bytes_bf16 = 0;
   std::vector<LayerHeads> heads;               // empty for softmax
@@ -53,8 +46,7 @@ struct ModelReport {
 };
 
 /// Everything but the values of the matrices; reads no more than parameters of norms and heads.
-ModelReport inspect_model(const ModelConfig& config, const Checkpoint& checkpoint,
-                          const ModelWeights& weights);
+ModelReport inspect_model(const ModelSource& source);
 
 /// A tensor that holds values that no model should have.
 struct BadTensor {

@@ -12,11 +12,7 @@
 namespace asynct {
 namespace {
 
-ModelReport report_of(const std::string& dir) {
-  const ModelConfig config = load_config(dir);
-  const Checkpoint checkpoint(dir);
-  return inspect_model(config, checkpoint, load_weights(checkpoint, config));
-}
+ModelReport report_of(const std::string& dir) { return inspect_model(open_source(dir)); }
 
 TEST(Inspect, SyntheticModel) {
   const testing::TempDir dir;
@@ -74,7 +70,7 @@ TEST(Inspect, MemoryIsWhatTheDecoderTakes) {
     std::size_t packed = 0;
     for (const MemoryPart& part : report_of(dir).memory)
       if (!part.mapped && part.name != "norms and heads") packed += part.bytes;
-    EXPECT_EQ(packed, Decoder(context, load_config(dir), Checkpoint(dir), 16).weight_bytes());
+    EXPECT_EQ(packed, Decoder(context, open_source(dir), 16).weight_bytes());
   }
 }
 

@@ -1,7 +1,5 @@
 #include "asynct/model/tail_batch.h"
 
-#include <algorithm>
-
 namespace asynct {
 
 void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int threads) {
@@ -17,7 +15,6 @@ void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int
     else
       runs_.push_back({sequence, static_cast<std::int32_t>(i), 1});
   }
-  std::stable_partition(runs_.begin(), runs_.end(), [](const Run& run) { return run.rows == 1; });
 
   source_.clear();
   result_.clear();
@@ -26,19 +23,10 @@ void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int
   query_start_.assign(1, 0);
   context_length_.clear();
   block_table_.clear();
-  for (const Run& run : runs_) {
-    for (std::int32_t i = run.first_wanted; i < run.first_wanted + run.rows; ++i) {
-      const auto row = static_cast<std::size_t>(batch.logits_rows[static_cast<std::size_t>(i)]);
-      source_.push_back(static_cast<std::int32_t>(row));
-      result_.push_back(i);
-      tokens_.push_back(batch.tokens[row]);
-      positions_.push_back(batch.positions[row]);
-    }
-    query_start_.push_back(static_cast<std::int32_t>(source_.size()));
-    context_length_.push_back(positions_.back() + 1);
-    const auto blocks = batch.blocks_of(run.sequence);
-    block_table_.insert(block_table_.end(), blocks.begin(), blocks.end());
-  }
+  for (const Run& run : runs_)  // one-row sequences first, as a batch must have them
+    if (run.rows == 1) append(batch, run);
+  for (const Run& run : runs_)
+    if (run.rows > 1) append(batch, run);
   view_ = {.tokens = tokens_,
            .positions = positions_,
            .query_start = query_start_,
@@ -46,6 +34,20 @@ void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int
            .block_table = block_table_,
            .max_blocks = batch.max_blocks};
   plan_.build(config, view_, threads);
+}
+
+void TailBatch::append(const StepBatch& batch, const Run& run) {
+  for (std::int32_t i = run.first_wanted; i < run.first_wanted + run.rows; ++i) {
+    const auto row = static_cast<std::size_t>(batch.logits_rows[static_cast<std::size_t>(i)]);
+    source_.push_back(static_cast<std::int32_t>(row));
+    result_.push_back(i);
+    tokens_.push_back(batch.tokens[row]);
+    positions_.push_back(batch.positions[row]);
+  }
+  query_start_.push_back(static_cast<std::int32_t>(source_.size()));
+  context_length_.push_back(positions_.back() + 1);
+  const auto blocks = batch.blocks_of(run.sequence);
+  block_table_.insert(block_table_.end(), blocks.begin(), blocks.end());
 }
 
 }  // namespace asynct

@@ -29,6 +29,8 @@ class TailBatch {
     std::int32_t first_wanted;  // index among logits_rows
     std::int32_t rows;
   };
+  void append(const StepBatch& batch, const Run& run);
+
   std::vector<Run> runs_;
   std::vector<std::int32_t> source_, result_, tokens_, positions_, query_start_, context_length_,
       block_table_;

@@ -161,4 +161,11 @@ ModelWeights load_weights(const Checkpoint& checkpoint, const ModelConfig& confi
   return weights;
 }
 
+ModelSource open_source(const std::string& dir) {
+  ModelConfig config = load_config(dir);
+  Checkpoint checkpoint(dir);
+  ModelWeights weights = load_weights(checkpoint, config);
+  return {std::move(config), std::move(checkpoint), std::move(weights)};
+}
+
 }  // namespace asynct

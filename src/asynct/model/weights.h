@@ -36,4 +36,13 @@ struct ModelWeights {
 /// different dtypes; a norm or head parameter that is not finite. The views live as long as the checkpoint.
 ModelWeights load_weights(const Checkpoint& checkpoint, const ModelConfig& config);
 
+/// A checkpoint directory whose parts agree: every tensor that the configuration asks for is there, in its
+/// shape. Nothing large is read or allocated yet.
+struct ModelSource {
+  ModelConfig config;
+  Checkpoint checkpoint;
+  ModelWeights weights;  // views of the checkpoint
+};
+ModelSource open_source(const std::string& dir);
+
 }  // namespace asynct

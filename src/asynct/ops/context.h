@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -13,8 +14,21 @@ namespace asynct {
 /// operator rounds each value it stores to the nearest bf16 (one rounding an operator, arithmetic in float).
 enum class Precision { fp32, bf16 };
 
+/// Bytes of scratch memory: each worker's own, and what they share.
+struct ScratchSize {
+  std::size_t worker = 0;
+  std::size_t shared = 0;
+
+  /// Grows to what either needs: operators run one after another and use the same memory.
+  void cover(const ScratchSize& other) {
+    worker = std::max(worker, other.worker);
+    shared = std::max(shared, other.shared);
+  }
+};
+
 /// What an operator needs to run: threads, kernel family, precision, and scratch memory that is kept from
-/// call to call, so that a step allocates nothing once it has seen its largest batch.
+/// call to call. Each operator says what it takes (scratch_size); once that is reserved, a step allocates
+/// none.
 class OpContext {
  public:
   OpContext(ThreadPool& pool, Isa isa, Precision precision)
@@ -37,6 +51,19 @@ class OpContext {
   std::byte* shared_scratch(std::size_t bytes) {
     if (shared_.size() < bytes) shared_ = Buffer(bytes);
     return shared_.data();
+  }
+
+  /// Grows the scratch to at least `size`; outside of parallel regions.
+  void reserve(const ScratchSize& size) {
+    for (int worker = 0; worker < pool_.size(); ++worker) scratch(worker, size.worker);
+    shared_scratch(size.shared);
+  }
+
+  /// Bytes held for all workers together.
+  std::size_t scratch_bytes() const {
+    std::size_t bytes = shared_.size();
+    for (const Buffer& buffer : scratch_) bytes += buffer.size();
+    return bytes;
   }
 
  private:

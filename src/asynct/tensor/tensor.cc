@@ -1,8 +1,10 @@
 #include "asynct/tensor/tensor.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -46,22 +48,53 @@ float TensorView::at(std::int64_t index) const {
   }
 }
 
-Buffer::Buffer(std::size_t bytes) : size_(bytes) {
-  if (bytes == 0) return;
-  // Weights stream at up to a tenth more from huge pages: hardware prefetch and page walks stop less often.
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  constexpr std::size_t kCacheLine = 64;
-  const bool large = bytes >= 2 * kHugePage;
-  const std::size_t align = large ? kHugePage : kCacheLine;
-  void* const memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
-  if (memory == nullptr) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  if (large) madvise(memory, bytes, MADV_HUGEPAGE);  // only advice: a kernel without them changes nothing
-#endif
-  data_.reset(static_cast<std::byte*>(memory));
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Whole pages, aligned to 2 MB without leaving the rest of an aligned range mapped.
+std::byte* map_aligned(std::size_t bytes) {
+  const std::size_t room = bytes + kHugePage;
+  if (room < bytes) throw std::bad_alloc();
+  void* const start = ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) throw std::bad_alloc();
+  auto* const begin = static_cast<std::byte*>(start);
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  const std::size_t before = round_up(address, kHugePage) - address;
+  if (before > 0) ::munmap(begin, before);
+  if (before < kHugePage) ::munmap(begin + before + bytes, kHugePage - before);
+  return begin + before;
 }
 
-void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+}  // namespace
+
+Buffer::Buffer(std::size_t bytes, Pages pages) : size_(bytes) {
+  if (bytes == 0) return;
+  constexpr std::size_t kCacheLine = 64;
+  if (bytes < 2 * kHugePage) {
+    auto* const memory = std::aligned_alloc(kCacheLine, round_up(bytes, kCacheLine));
+    if (memory == nullptr) throw std::bad_alloc();
+    data_.reset(static_cast<std::byte*>(memory));
+    return;
+  }
+  const std::size_t mapped = round_up(bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  if (mapped < bytes) throw std::bad_alloc();
+  data_ = {map_aligned(mapped), Free{mapped}};
+#ifdef MADV_HUGEPAGE
+  // Only advice: a kernel without huge pages changes nothing.
+  if (pages == Pages::huge) ::madvise(data_.get(), mapped, MADV_HUGEPAGE);
+  if (pages == Pages::small) ::madvise(data_.get(), mapped, MADV_NOHUGEPAGE);
+#endif
+}
+
+void Buffer::Free::operator()(std::byte* p) const {
+  if (mapped > 0)
+    ::munmap(p, mapped);
+  else
+    std::free(p);
+}
 
 Tensor::Tensor(DType dtype, Shape shape)
     : dtype_(dtype), shape_(shape), buffer_(static_cast<std::size_t>(shape.elements()) * size_of(dtype)) {}

@@ -74,11 +74,17 @@ struct MatrixOf {
 using Matrix = MatrixOf<float>;
 using ConstMatrix = MatrixOf<const float>;
 
+/// What a large buffer asks of the kernel. `huge`: pages of 2 MB, for memory that is filled at once and read
+/// often (weights stream up to a tenth faster). `small`: never, for memory that fills slowly and should be
+/// resident only where it was written (the KV cache).
+enum class Pages { any, huge, small };
+
 /// Owns 64-byte aligned memory, not initialized. Moves, does not copy.
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::size_t bytes);
+  /// std::bad_alloc when there is no memory.
+  explicit Buffer(std::size_t bytes, Pages pages = Pages::any);
 
   std::byte* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
@@ -89,9 +95,10 @@ class Buffer {
 
  private:
   struct Free {
+    std::size_t mapped;  // bytes of a mapping of its own; 0: from the heap
     void operator()(std::byte* p) const;
   };
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, Free> data_{nullptr, Free{0}};
   std::size_t size_ = 0;
 };
 

@@ -6,30 +6,19 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/attention/kernels.h"
+#include "asynct/ops/kernel_tables.h"
 
 namespace asynct {
 namespace {
 
-using attention::HeadFactors;
 using attention::HeadPages;
 using attention::UnitArgs;
 using attention::Workspace;
 
 static_assert(kAttentionChunk % attention::kSpanKeys == 0 && attention::kSpanKeys == 64);
-static_assert(std::is_trivially_copyable_v<HeadFactors> && sizeof(HeadFactors) == 4 * sizeof(float));
 
 const attention::KernelTable& kernels(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return attention::kScalarKernels;
-    case Isa::avx2:
-      return attention::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      break;
-  }
-  return attention::kAvx512Kernels;
+  return select_kernels(isa, attention::kScalarKernels, attention::kAvx2Kernels, attention::kAvx512Kernels);
 }
 
 std::int64_t padded(std::int64_t dims) { return (dims + 15) / 16 * 16; }
@@ -67,6 +56,22 @@ Workspace carve_workspace(Carver& carver, std::int64_t queries, std::int64_t dim
   work.values = carver.take<float>(attention::kSpanKeys * padded(dims));
   work.spare = carver.take<float>(padded(dims));
   return work;
+}
+
+// Queries of one unit at most.
+std::int64_t most_queries(std::int64_t group) {
+  return std::max<std::int64_t>(attention::kUnitQueries, group);
+}
+
+std::size_t workspace_bytes(std::int64_t group, std::int64_t dims) {
+  Carver count(nullptr);
+  carve_workspace(count, most_queries(group), dims);
+  return count.used();
+}
+
+// Of one slot of partial sums.
+std::size_t slot_floats(std::int64_t group, std::int64_t dims) {
+  return static_cast<std::size_t>(AttentionPlan::kSplitRows * group * (padded(dims) + 2));
 }
 
 HeadPages head_pages(const KvPages& pages, std::int64_t head) {
@@ -121,10 +126,6 @@ struct Attention::Run {
   const attention::KernelTable& table;
 
   std::int64_t group() const { return attention.config_.heads / attention.config_.kv_heads; }
-  std::size_t partial_floats() const {  // of a slot
-    return static_cast<std::size_t>(AttentionPlan::kSplitRows * group() * (padded(kv.head_dim) + 2));
-  }
-  std::int64_t most_queries() const { return std::max<std::int64_t>(attention::kUnitQueries, group()); }
 
   UnitArgs args(const AttentionPlan::Unit& unit, Workspace work, float* partial) const {
     const AttentionConfig& config = attention.config_;
@@ -144,7 +145,7 @@ struct Attention::Run {
             .pool_relu = config.pool_relu,
             .pool_size = config.pool_size,
             .scale = config.scale,
-            .factors = reinterpret_cast<const HeadFactors*>(attention.factors_.data()),
+            .factors = attention.factors_.data(),
             .key = head_pages(kv.key, unit.kv_head),
             .value = head_pages(kv.value, unit.kv_head),
             .blocks = batch.blocks_of(unit.sequence).data(),
@@ -156,7 +157,7 @@ struct Attention::Run {
             .out_stride = out.stride,
             .round = round,
             .partial = partial,
-            .partial_stride = static_cast<std::int64_t>(partial_floats()),
+            .partial_stride = static_cast<std::int64_t>(slot_floats(group(), kv.head_dim)),
             .work = work};
   }
 
@@ -183,11 +184,22 @@ Attention::Attention(const AttentionConfig& config, AttentionHeadParams params)
   live_begin_.push_back(0);
   for (std::int32_t h = 0; h < config_.heads; ++h) {
     const auto i = static_cast<std::size_t>(h);
-    factors_.insert(factors_.end(),
-                    {slope[i], bias[i], sigma[i] / static_cast<float>(config_.pool_size), gain[i]});
+    factors_.push_back({.slope = slope[i],
+                        .bias = bias[i],
+                        .sigma = sigma[i] / static_cast<float>(config_.pool_size),
+                        .gain = gain[i]});
     if (classify_head(config_, params_, h) != HeadClass::dead) live_.push_back(h);
     if ((h + 1) % group == 0) live_begin_.push_back(static_cast<std::int32_t>(live_.size()));
   }
+}
+
+ScratchSize Attention::scratch_size(const OpContext& context, const AttentionConfig& config,
+                                    std::int64_t max_context) {
+  const std::int64_t group = config.heads / config.kv_heads;
+  const auto slots =
+      static_cast<std::size_t>(AttentionPlan::most_partial_slots(context.pool().size(), max_context));
+  return {.worker = workspace_bytes(group, config.head_dim),
+          .shared = slots * slot_floats(group, config.head_dim) * sizeof(float)};
 }
 
 void Attention::run(OpContext& context, const AttentionPlan& plan, const StepBatch& batch, const KvLayer& kv,
@@ -197,14 +209,12 @@ void Attention::run(OpContext& context, const AttentionPlan& plan, const StepBat
   assert(q.cols == config_.heads * config_.head_dim && out.cols == q.cols && q.rows == out.rows);
   const Run run = {*this, batch, kv, q, out, context.precision() == Precision::bf16, kernels(context.isa())};
 
-  Carver count(nullptr);
-  carve_workspace(count, run.most_queries(), config_.head_dim);
-  const std::size_t work_bytes = count.used();
+  const std::size_t work_bytes = workspace_bytes(run.group(), config_.head_dim);
   const auto workspace = [&](int worker) {
     Carver carver(context.scratch(worker, work_bytes));
-    return carve_workspace(carver, run.most_queries(), config_.head_dim);
+    return carve_workspace(carver, most_queries(run.group()), config_.head_dim);
   };
-  const std::size_t slot = run.partial_floats();
+  const std::size_t slot = slot_floats(run.group(), config_.head_dim);
   const std::size_t partial_bytes = static_cast<std::size_t>(plan.partial_slots) * slot * sizeof(float);
   auto* const partials = reinterpret_cast<float*>(context.shared_scratch(partial_bytes));
   const auto partial_at = [&](std::int32_t index) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "asynct/ops/attention/head_factors.h"
 #include "asynct/ops/context.h"
 #include "asynct/ops/kv_layer.h"
 #include "asynct/ops/step_batch.h"
@@ -65,6 +66,9 @@ class AttentionPlan {
   std::vector<Reduction> reductions;
   std::int32_t partial_slots = 0;  // of kSplitRows rows each
 
+  /// The most that partial_slots can be with `threads` threads and contexts up to `max_context`.
+  static std::int64_t most_partial_slots(int threads, std::int64_t max_context);
+
   /// Only sequences with one row are split.
   static constexpr std::int32_t kSplitRows = 1;
 };
@@ -83,6 +87,10 @@ class Attention {
   const AttentionConfig& config() const { return config_; }
   const AttentionHeadParams& params() const { return params_; }
 
+  /// What run() takes for contexts up to `max_context`.
+  static ScratchSize scratch_size(const OpContext& context, const AttentionConfig& config,
+                                  std::int64_t max_context);
+
   /// q [T, H * D] (normed, rotated), out [T, H * D]; rounds out in bf16 precision. At most two parallel
   /// regions.
   void run(OpContext& context, const AttentionPlan& plan, const StepBatch& batch, const KvLayer& kv,
@@ -93,7 +101,7 @@ class Attention {
 
   AttentionConfig config_;
   AttentionHeadParams params_;
-  std::vector<float> factors_;            // [H] of slope, bias, sigma / pool size, gain
+  std::vector<attention::HeadFactors> factors_;  // [H]
   std::vector<std::int32_t> live_;        // query heads that are not dead, by KV head
   std::vector<std::int32_t> live_begin_;  // [Hk + 1] into live_
 };

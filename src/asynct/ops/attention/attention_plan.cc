@@ -38,6 +38,12 @@ Rows rows_of(const StepBatch& batch, std::int64_t sequence) {
 
 }  // namespace
 
+std::int64_t AttentionPlan::most_partial_slots(int threads, std::int64_t max_context) {
+  // A unit is split when its chunks are more than a piece, total / (threads * kPiecesPerThread); fewer than
+  // threads * kPiecesPerThread units can be.
+  return threads == 1 ? 0 : threads * kPiecesPerThread * divide_up(max_context, kAttentionChunk);
+}
+
 void AttentionPlan::build(const AttentionConfig& config, const StepBatch& batch, int threads) {
   units.clear();
   reductions.clear();

@@ -9,6 +9,7 @@
 
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/attention/reference.h"
+#include "asynct/ops/testing/testing.h"
 
 // Sequences with their keys and values in plain arrays, and the paged cache that a step sees, in any layout.
 namespace asynct {
@@ -194,15 +195,8 @@ inline std::vector<double> reference_step(const TestStep& step, const AttentionH
   return all;
 }
 
-/// ||got - want|| / ||want||; NaN anywhere gives NaN.
 inline double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    difference += (got[i] - want[i]) * (got[i] - want[i]);
-    norm += want[i] * want[i];
-  }
-  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+  return testing::relative_error({got.data(), 1, std::ssize(got)}, want);
 }
 
 }  // namespace asynct

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "asynct/ops/attention/head_factors.h"
+
 // Private to Attention: what the driver (attention.cc) and the kernels of each ISA agree on. Included by
 // units compiled with -m flags, hence no inline functions here.
 namespace asynct::attention {
@@ -22,13 +24,6 @@ constexpr int kTileQueries = 6;
 
 /// Queries of a prefill unit: enough to pay for reading, and widening, a span of keys and values once.
 constexpr int kUnitQueries = 48;
-
-struct HeadFactors {
-  float slope;
-  float bias;
-  float sigma;  // divided by the pool size
-  float gain;
-};
 
 /// Keys or values of one KV head.
 struct HeadPages {

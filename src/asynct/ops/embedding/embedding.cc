@@ -3,22 +3,13 @@
 #include <cassert>
 
 #include "asynct/ops/embedding/kernels.h"
+#include "asynct/ops/kernel_tables.h"
 
 namespace asynct {
 namespace {
 
 const embedding::KernelTable& kernels(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return embedding::kScalarKernels;
-    case Isa::avx2:
-      return embedding::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      break;
-  }
-  return embedding::kAvx512Kernels;
+  return select_kernels(isa, embedding::kScalarKernels, embedding::kAvx2Kernels, embedding::kAvx512Kernels);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "asynct/ops/feed_forward/sparse_layer.h"
 #include "asynct/ops/linear/multiply.h"
 #include "asynct/ops/linear/schedule.h"
+#include "asynct/ops/rounding.h"
 
 namespace asynct {
 namespace {
@@ -53,11 +54,6 @@ namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
 
-void round_if_bf16(Precision precision, float* values, std::int64_t count) {
-  if (precision == Precision::bf16)
-    for (std::int64_t i = 0; i < count; ++i) values[i] = round_to_bf16(values[i]);
-}
-
 // Memory of one allocation, handed out in pieces of whole cache lines.
 class Pieces {
  public:
@@ -77,6 +73,15 @@ class Pieces {
   std::byte* next_;
 };
 
+// Below this a layer takes less time than waking workers three times does.
+constexpr std::int64_t kTiny = 1 << 20;
+bool is_tiny(std::int64_t rows, std::int64_t inputs, std::int64_t neurons) {
+  return rows * inputs * neurons <= kTiny;
+}
+
+// Rows of a slice of run_dense(): bounds the memory of the inner products and is enough for all workers.
+std::int64_t dense_slice(const OpContext& context) { return std::int64_t{4} * 112 * context.pool().size(); }
+
 // Rows of x with zeros up to `length`; x itself where nothing is to be added.
 ConstMatrix padded(ConstMatrix x, std::int64_t length, float* memory) {
   if (x.cols == length) return x;
@@ -92,16 +97,30 @@ ConstMatrix padded(ConstMatrix x, std::int64_t length, float* memory) {
 namespace feed_forward {
 namespace {
 
+// Scratch of run_block() for its worker.
+std::size_t block_bytes(const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
+                        std::int64_t length, std::size_t product_bytes) {
+  return Pieces::bytes<float>(rows * neurons) + Pieces::bytes<float>(rows * length) +
+         2 * Pieces::bytes<float>(rows * layer.room()) + Pieces::bytes<std::int64_t>(rows) +
+         Pieces::bytes<float>(layer.tile_room()) + product_bytes;
+}
+
+// Shared scratch of run_shared().
+std::size_t shared_bytes(const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
+                         std::int64_t length) {
+  const std::int64_t chunks = layer.chunks();
+  return Pieces::bytes<float>(rows * neurons) + Pieces::bytes<float>(rows * length) +
+         2 * Pieces::bytes<float>(chunks * rows * layer.room()) + Pieces::bytes<std::int64_t>(rows * chunks) +
+         Pieces::bytes<SparseLayer::Chunk>(chunks);
+}
+
 // A block of rows by one worker: the gate product, then chunk after chunk of neurons for all rows.
 std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linear& gate, std::int64_t length,
                        ConstMatrix x, Matrix y, int worker) {
   const linear::Multiplier multiplier(context, gate.weight());
   const std::size_t product_bytes = multiplier.scratch_bytes(x.rows, x.cols);
   const std::int64_t room = x.rows * layer.room();
-  Pieces pieces(context.scratch(
-      worker, Pieces::bytes<float>(x.rows * gate.outputs()) + Pieces::bytes<float>(x.rows * length) +
-                  2 * Pieces::bytes<float>(room) + Pieces::bytes<std::int64_t>(x.rows) +
-                  Pieces::bytes<float>(layer.tile_room()) + product_bytes));
+  Pieces pieces(context.scratch(worker, block_bytes(layer, x.rows, gate.outputs(), length, product_bytes)));
   const Matrix gates(pieces.take<float>(x.rows * gate.outputs()), x.rows, gate.outputs());
   const ConstMatrix inputs = padded(x, length, pieces.take<float>(x.rows * length));
   SparseLayer::Chunk chunk{.lists = {.index = pieces.take<std::int32_t>(room),
@@ -127,10 +146,7 @@ std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Line
   const std::int64_t rows = x.rows;
   const std::int64_t chunk_count = layer.chunks();
   const std::int64_t room = rows * layer.room();
-  Pieces pieces(context.shared_scratch(
-      Pieces::bytes<float>(rows * gate.outputs()) + Pieces::bytes<float>(rows * length) +
-      2 * Pieces::bytes<float>(chunk_count * room) + Pieces::bytes<std::int64_t>(rows * chunk_count) +
-      Pieces::bytes<SparseLayer::Chunk>(chunk_count)));
+  Pieces pieces(context.shared_scratch(shared_bytes(layer, rows, gate.outputs(), length)));
   const Matrix gates(pieces.take<float>(rows * gate.outputs()), rows, gate.outputs());
   const ConstMatrix inputs = padded(x, length, pieces.take<float>(rows * length));
   auto* const index = pieces.take<std::int32_t>(chunk_count * room);
@@ -184,10 +200,8 @@ void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
         std::memory_order_relaxed);
     if (epilogue) (*epilogue)(begin, end, worker);
   };
-  // Below this a layer takes less time than waking workers three times does.
-  constexpr std::int64_t kTiny = 1 << 20;
   const int workers = context.pool().size();
-  if (workers > 1 && x.rows * x.cols * neurons_ <= kTiny) return run_alone(0, x.rows, 0);
+  if (workers > 1 && is_tiny(x.rows, x.cols, neurons_)) return run_alone(0, x.rows, 0);
   if (workers > 1 && x.rows < workers * multiplier.least_rows()) {
     const SparseLayer layer(context, up_, down_, neurons_, x.rows);
     counters_->active.fetch_add(feed_forward::run_shared(context, layer, gate_, up_.length(), x, y),
@@ -203,8 +217,7 @@ void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
 void FeedForward::run_dense(OpContext& context, ConstMatrix x, Matrix y,
                             const std::optional<RowEpilogue>& epilogue) const {
   const feed_forward::KernelTable& table = feed_forward::kernels_of(context.isa());
-  // Slices bound the memory of the inner products; they hold enough rows for all workers.
-  const std::int64_t slice = std::int64_t{4} * 112 * context.pool().size();
+  const std::int64_t slice = dense_slice(context);
   for (std::int64_t first = 0; first < x.rows; first += slice) {
     const std::int64_t rows = std::min(slice, x.rows - first);
     const Matrix inner(reinterpret_cast<float*>(
@@ -224,6 +237,43 @@ void FeedForward::run_dense(OpContext& context, ConstMatrix x, Matrix y,
     dense_down_->run(context, h, y.slice_rows(first, rows),
                      epilogue ? std::optional<RowEpilogue>(shifted) : std::nullopt);
   }
+}
+
+ScratchSize FeedForward::scratch_size(const OpContext& context, const FeedForwardWeights& weights,
+                                      Activation activation, std::int64_t max_rows) {
+  using feed_forward::NeuronRows;
+  const std::int64_t neurons = weights.gate.shape[0];
+  const std::int64_t inputs = weights.gate.shape[1];
+  const auto product = [&](std::int64_t outputs, std::int64_t from) {
+    return linear::PackedMatrix::outline(weights.gate.dtype, outputs, from);
+  };
+  ScratchSize size;
+  if (activation != Activation::relu) {
+    const std::int64_t slice = std::min(max_rows, dense_slice(context));
+    size.shared = static_cast<std::size_t>(slice * 2 * neurons * kFloat);
+    size.cover(Linear::scratch_size(context, product(2 * neurons, inputs), slice));
+    size.cover(Linear::scratch_size(context, product(inputs, neurons), slice));
+    return size;
+  }
+  const linear::PackedMatrix gate = product(neurons, inputs);
+  const linear::Multiplier multiplier(context, gate);
+  const NeuronRows up = NeuronRows::outline(weights.up.dtype, neurons, inputs);
+  const NeuronRows down = NeuronRows::outline(weights.down.dtype, neurons, inputs);
+  const int workers = context.pool().size();
+  const std::int64_t shared_rows = workers == 1 ? 0 : workers * multiplier.least_rows() - 1;
+  const std::int64_t tiny_rows = workers == 1 ? 0 : kTiny / (inputs * neurons);
+  const std::int64_t block_rows = std::max(multiplier.most_rows(), tiny_rows);
+  for (std::int64_t rows = 1; rows <= std::min(max_rows, std::max(block_rows, shared_rows)); ++rows) {
+    const feed_forward::SparseLayer layer(context, up, down, neurons, rows);
+    if (rows <= block_rows)
+      size.cover({.worker = feed_forward::block_bytes(layer, rows, neurons, up.length(),
+                                                      multiplier.scratch_bytes(rows, inputs))});
+    if (rows <= shared_rows)
+      size.cover({.worker = Pieces::bytes<float>(layer.tile_room()),
+                  .shared = feed_forward::shared_bytes(layer, rows, neurons, up.length())});
+  }
+  size.cover(Linear::scratch_size(context, gate, std::min(max_rows, shared_rows)));
+  return size;
 }
 
 }  // namespace asynct

@@ -34,6 +34,10 @@ class FeedForward {
 
   std::size_t packed_bytes() const;
 
+  /// What run() takes for up to `max_rows` rows, from the weights' shapes and dtype.
+  static ScratchSize scratch_size(const OpContext& context, const FeedForwardWeights& weights,
+                                  Activation activation, std::int64_t max_rows);
+
   /// Neurons seen and neurons active (relu only) since construction: what `bench` reports.
   struct Counts {
     std::int64_t neurons = 0;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "asynct/ops/storage.h"
+
 // Private to FeedForward: kernels over neuron-major weights, that is, one row [d] a neuron. Included by units
 // compiled with -m flags, hence no inline functions here.
 namespace asynct::feed_forward {
@@ -9,9 +11,6 @@ namespace asynct::feed_forward {
 /// Rows of weights are padded with zeros to a multiple of this. In bf16 a group of 32 is stored as 16 dwords,
 /// dword i holding element i (low) and 16 + i (high): one shift or mask widens 16 neighbours.
 constexpr int kGroup = 32;
-
-enum class Storage { f32, bf16, f16 };
-constexpr int kStorages = 3;
 
 struct Rows {
   const void* data;

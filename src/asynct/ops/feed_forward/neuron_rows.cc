@@ -7,19 +7,6 @@
 namespace asynct::feed_forward {
 namespace {
 
-Storage storage_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return Storage::f32;
-    case DType::bf16:
-      return Storage::bf16;
-    case DType::f16:
-      return Storage::f16;
-    default:
-      fail("weights of a feed-forward layer have type ", name(dtype), "; expected fp32, bf16 or fp16");
-  }
-}
-
 // Where element `c` of a row is stored.
 std::int64_t place(std::int64_t c, Storage storage) {
   if (storage != Storage::bf16) return c;
@@ -34,14 +21,25 @@ void copy_row(const T* from, std::int64_t step, std::int64_t count, Storage stor
 
 }  // namespace
 
-NeuronRows::NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed)
-    : storage_(storage_of(weight.dtype)) {
+NeuronRows NeuronRows::outline(DType dtype, std::int64_t neurons, std::int64_t elements) {
+  NeuronRows rows;
+  rows.neurons_ = neurons;
+  rows.storage_ = storage_of(dtype, "weights of a feed-forward layer");
+  rows.length_ = (elements + kGroup - 1) / kGroup * kGroup;
+  rows.row_bytes_ = rows.length_ * static_cast<std::int64_t>(size_of(dtype));
+  return rows;
+}
+
+std::size_t NeuronRows::bytes() const {
+  return checked_mul(static_cast<std::size_t>(neurons_), static_cast<std::size_t>(row_bytes_),
+                     "packed feed-forward weights");
+}
+
+NeuronRows::NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed) {
   const std::int64_t neurons = weight.shape[transposed ? 1 : 0];
   const std::int64_t elements = weight.shape[transposed ? 0 : 1];
-  length_ = (elements + kGroup - 1) / kGroup * kGroup;
-  row_bytes_ = length_ * static_cast<std::int64_t>(size_of(weight.dtype));
-  packed_ = Buffer(checked_mul(static_cast<std::size_t>(neurons), static_cast<std::size_t>(row_bytes_),
-                               "packed feed-forward weights"));
+  *this = outline(weight.dtype, neurons, elements);
+  packed_ = Buffer(bytes(), Pages::huge);
   // Neighbouring columns of a transposed matrix share cache lines: a piece of 32 rows reads whole ones.
   pool.parallel_for(neurons, 32, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t f = begin; f < end; ++f) {

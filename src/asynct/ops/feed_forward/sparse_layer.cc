@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "asynct/ops/kernel_tables.h"
+
 namespace asynct::feed_forward {
 namespace {
 
@@ -31,17 +33,7 @@ Rows rows_from(const NeuronRows& weight, std::int64_t first) {
 }  // namespace
 
 const KernelTable& kernels_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return kScalarKernels;
-    case Isa::avx2:
-      return kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      return kAvx512Kernels;
-  }
-  return kScalarKernels;
+  return select_kernels(isa, kScalarKernels, kAvx2Kernels, kAvx512Kernels);
 }
 
 SparseLayer::SparseLayer(const OpContext& context, const NeuronRows& up, const NeuronRows& down,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "asynct/ops/head/kernels.h"
+#include "asynct/ops/kernel_tables.h"
 #include "asynct/ops/linear/multiply.h"
 
 namespace asynct {
@@ -20,24 +21,20 @@ constexpr std::int64_t kPieceTokens = 512;
 constexpr std::int64_t kRowsAtOnce = 2048;
 
 const head::KernelTable& table_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return head::kScalarKernels;
-    case Isa::avx2:
-      return head::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      return head::kAvx512Kernels;
-  }
-  return head::kScalarKernels;
+  return select_kernels(isa, head::kScalarKernels, head::kAvx2Kernels, head::kAvx512Kernels);
+}
+
+std::int64_t pieces_of(std::int64_t vocabulary) { return (vocabulary + kPieceTokens - 1) / kPieceTokens; }
+
+std::size_t product_scratch(const linear::Multiplier& multiplier, std::int64_t rows, std::int64_t inputs) {
+  return (multiplier.scratch_bytes(rows, inputs) + 63) / 64 * 64;
 }
 
 // Calls visit(row, piece, logits of the piece) for every row and piece, from any worker, in any order.
 void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, ConstMatrix hidden,
                     FunctionRef<void(std::int64_t row, std::int64_t piece, std::span<const float>)> visit) {
   const linear::Multiplier multiplier(context, weight);
-  const std::int64_t pieces = (weight.outputs() + kPieceTokens - 1) / kPieceTokens;
+  const std::int64_t pieces = pieces_of(weight.outputs());
   const std::int64_t blocks = (hidden.rows + multiplier.most_rows() - 1) / multiplier.most_rows();
   context.pool().parallel_for(blocks * pieces, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -46,7 +43,7 @@ void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, Cons
       const std::int64_t piece = i % pieces;
       const std::int64_t first_token = piece * kPieceTokens;
       const std::int64_t tokens = std::min(kPieceTokens, weight.outputs() - first_token);
-      const std::size_t product_bytes = (multiplier.scratch_bytes(rows, hidden.cols) + 63) / 64 * 64;
+      const std::size_t product_bytes = product_scratch(multiplier, rows, hidden.cols);
       std::byte* const scratch =
           context.scratch(worker, product_bytes + static_cast<std::size_t>(rows * tokens) * sizeof(float));
       const Matrix logits(reinterpret_cast<float*>(scratch + product_bytes), rows, tokens);
@@ -56,6 +53,12 @@ void for_each_piece(OpContext& context, const linear::PackedMatrix& weight, Cons
         visit(first_row + r, piece, {logits.row(r), static_cast<std::size_t>(tokens)});
     }
   });
+}
+
+// For every row and piece; each is written before it is read.
+std::span<PieceStats> take_stats(OpContext& context, std::size_t count) {
+  static_assert(std::is_trivially_copyable_v<PieceStats>);
+  return {reinterpret_cast<PieceStats*>(context.shared_scratch(count * sizeof(PieceStats))), count};
 }
 
 struct RowStats {
@@ -83,6 +86,21 @@ RowStats merge(std::span<const PieceStats> pieces) {
 
 Head::Head(const OpContext& context, TensorView weight) : linear_(context, {&weight, 1}) {}
 
+ScratchSize Head::scratch_size(const OpContext& context, const TensorView& weight, std::int64_t max_rows) {
+  const std::int64_t vocabulary = weight.shape[0];
+  const std::int64_t inputs = weight.shape[1];
+  const auto outline = linear::PackedMatrix::outline(weight.dtype, vocabulary, inputs);
+  const linear::Multiplier multiplier(context, outline);
+  ScratchSize size = Linear::scratch_size(context, outline, max_rows);
+  for (std::int64_t rows = 1; rows <= std::min(max_rows, multiplier.most_rows()); ++rows)
+    size.cover(
+        {.worker = product_scratch(multiplier, rows, inputs) +
+                   static_cast<std::size_t>(rows * std::min(kPieceTokens, vocabulary)) * sizeof(float)});
+  size.cover({.shared = static_cast<std::size_t>(std::min(max_rows, kRowsAtOnce) * pieces_of(vocabulary)) *
+                        sizeof(PieceStats)});
+  return size;
+}
+
 void Head::logits(OpContext& context, ConstMatrix hidden, Matrix logits) const {
   linear_.run(context, hidden, logits);
 }
@@ -93,11 +111,10 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
   assert(std::is_sorted(targets.begin(), targets.end(),
                         [](const ScoreTarget& a, const ScoreTarget& b) { return a.row < b.row; }));
   const head::KernelTable& table = table_of(context.isa());
-  const auto pieces = static_cast<std::size_t>((vocabulary() + kPieceTokens - 1) / kPieceTokens);
-  std::vector<PieceStats> stats;
+  const auto pieces = static_cast<std::size_t>(pieces_of(vocabulary()));
   for (std::int64_t first = 0; first < hidden.rows; first += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, hidden.rows - first);
-    stats.assign(static_cast<std::size_t>(rows) * pieces, {});
+    const std::span<PieceStats> stats = take_stats(context, static_cast<std::size_t>(rows) * pieces);
     const auto targets_from = [&](std::int64_t row) {
       return static_cast<std::size_t>(
           std::lower_bound(targets.begin(), targets.end(), row,
@@ -119,7 +136,7 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
                    });
     for (std::size_t t = targets_from(first); t < targets.size() && targets[t].row < first + rows; ++t) {
       const auto row = static_cast<std::size_t>(targets[t].row - first);
-      const RowStats merged = merge({stats.data() + row * pieces, pieces});
+      const RowStats merged = merge(stats.subspan(row * pieces, pieces));
       scores[t] = {.logprob = static_cast<float>(scores[t].logprob - merged.log_sum),
                    .argmax = merged.argmax};
     }
@@ -129,11 +146,10 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
 void Head::greedy(OpContext& context, ConstMatrix hidden, std::span<std::int32_t> tokens) const {
   assert(hidden.cols == linear_.inputs() && std::ssize(tokens) == hidden.rows);
   const head::KernelTable& table = table_of(context.isa());
-  const auto pieces = static_cast<std::size_t>((vocabulary() + kPieceTokens - 1) / kPieceTokens);
-  std::vector<PieceStats> stats;
+  const auto pieces = static_cast<std::size_t>(pieces_of(vocabulary()));
   for (std::int64_t first = 0; first < hidden.rows; first += kRowsAtOnce) {
     const std::int64_t rows = std::min(kRowsAtOnce, hidden.rows - first);
-    stats.assign(static_cast<std::size_t>(rows) * pieces, {});
+    const std::span<PieceStats> stats = take_stats(context, static_cast<std::size_t>(rows) * pieces);
     for_each_piece(context, linear_.weight(), hidden.slice_rows(first, rows),
                    [&](std::int64_t row, std::int64_t piece, std::span<const float> logits) {
                      stats[static_cast<std::size_t>(row) * pieces + static_cast<std::size_t>(piece)] =
@@ -141,7 +157,7 @@ void Head::greedy(OpContext& context, ConstMatrix hidden, std::span<std::int32_t
                    });
     for (std::int64_t r = 0; r < rows; ++r)
       tokens[static_cast<std::size_t>(first + r)] =
-          merge({stats.data() + static_cast<std::size_t>(r) * pieces, pieces}).argmax;
+          merge(stats.subspan(static_cast<std::size_t>(r) * pieces, pieces)).argmax;
   }
 }
 

@@ -26,6 +26,9 @@ class Head {
   /// weight [V, d]: lm_head, or the embedding when tied.
   Head(const OpContext& context, TensorView weight);
 
+  /// What the functions below take for up to `max_rows` rows.
+  static ScratchSize scratch_size(const OpContext& context, const TensorView& weight, std::int64_t max_rows);
+
   std::int64_t vocabulary() const { return linear_.outputs(); }
   std::size_t packed_bytes() const { return linear_.packed_bytes(); }
 

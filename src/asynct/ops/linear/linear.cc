@@ -13,6 +13,19 @@ using linear::kPanel;
 Linear::Linear(const OpContext& context, std::span<const TensorView> parts)
     : weight_(context.pool(), parts) {}
 
+ScratchSize Linear::scratch_size(const OpContext& context, const linear::PackedMatrix& weight,
+                                 std::int64_t max_rows) {
+  const linear::Multiplier multiplier(context, weight);
+  const int workers = context.pool().size();
+  // Rows of one pack: a block of run_by_rows(), or all rows of run_by_panels().
+  const std::int64_t shared_rows = workers == 1 ? 0 : workers * multiplier.least_rows() - 1;
+  const std::int64_t most = std::min(max_rows, std::max(multiplier.most_rows(), shared_rows));
+  ScratchSize size;
+  for (std::int64_t rows = 1; rows <= most; ++rows)
+    size.worker = std::max(size.worker, multiplier.scratch_bytes(rows, weight.inputs()));
+  return size;
+}
+
 namespace {
 
 // Many rows: each worker takes blocks of rows through all panels and their epilogue.

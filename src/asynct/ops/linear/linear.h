@@ -36,6 +36,10 @@ class Linear {
   /// any more when the epilogue is called for it.
   void run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowEpilogue> epilogue = {}) const;
 
+  /// What run() takes for up to `max_rows` rows; an outline of the weight is enough.
+  static ScratchSize scratch_size(const OpContext& context, const linear::PackedMatrix& weight,
+                                  std::int64_t max_rows);
+
   /// For operators that multiply inside parallel regions of their own (linear/multiply.h).
   const linear::PackedMatrix& weight() const { return weight_; }
 

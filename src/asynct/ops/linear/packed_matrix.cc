@@ -13,19 +13,6 @@ std::int64_t padded_inputs(std::int64_t inputs, Storage storage) {
   return (inputs + unit - 1) / unit * unit;
 }
 
-Storage storage_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return Storage::f32;
-    case DType::bf16:
-      return Storage::bf16;
-    case DType::f16:
-      return Storage::f16;
-    default:
-      fail("weights of a product have type ", name(dtype), "; expected fp32, bf16 or fp16");
-  }
-}
-
 // Writes one row of weights into column `lane` of a zeroed panel.
 template <class T>
 void scatter_row(const T* row, std::int64_t inputs, bool pairs, int lane, T* panel) {
@@ -35,22 +22,34 @@ void scatter_row(const T* row, std::int64_t inputs, bool pairs, int lane, T* pan
 
 }  // namespace
 
+PackedMatrix PackedMatrix::outline(DType dtype, std::int64_t outputs, std::int64_t inputs) {
+  PackedMatrix matrix;
+  matrix.inputs_ = inputs;
+  matrix.outputs_ = outputs;
+  matrix.storage_ = storage_of(dtype, "weights of a product");
+  matrix.panel_bytes_ =
+      padded_inputs(inputs, matrix.storage_) * kPanel * static_cast<std::int64_t>(size_of(dtype));
+  return matrix;
+}
+
+std::size_t PackedMatrix::bytes() const {
+  return checked_mul(static_cast<std::size_t>(panels()), static_cast<std::size_t>(panel_bytes_),
+                     "packed weights");
+}
+
 PackedMatrix::PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts) {
   assert(!parts.empty());
-  inputs_ = parts[0].shape[1];
-  storage_ = storage_of(parts[0].dtype);
+  std::int64_t outputs = 0;
   for (const TensorView& part : parts) {
     if (part.dtype != parts[0].dtype)
       fail("stacked weights have types ", name(parts[0].dtype), " and ", name(part.dtype), "; expected one");
-    if (part.shape.rank() != 2 || part.shape[1] != inputs_)
+    if (part.shape.rank() != 2 || part.shape[1] != parts[0].shape[1])
       fail("stacked weights have shapes ", parts[0].shape.to_string(), " and ", part.shape.to_string(),
            "; expected one number of inputs");
-    outputs_ += part.shape[0];
+    outputs += part.shape[0];
   }
-  const std::size_t element = size_of(parts[0].dtype);
-  panel_bytes_ = padded_inputs(inputs_, storage_) * kPanel * static_cast<std::int64_t>(element);
-  packed_ = Buffer(checked_mul(static_cast<std::size_t>(panels()), static_cast<std::size_t>(panel_bytes_),
-                               "packed weights"));
+  *this = outline(parts[0].dtype, outputs, parts[0].shape[1]);
+  packed_ = Buffer(bytes(), Pages::huge);
 
   pool.parallel_for(panels(), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t p = begin; p < end; ++p) {

@@ -20,13 +20,16 @@ class PackedMatrix {
   /// Matrices [n_i, k] of one dtype (f32, bf16 or f16), stacked along n.
   PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts);
 
+  /// The same sizes and no weights: what a matrix will take is known before it is packed.
+  static PackedMatrix outline(DType dtype, std::int64_t outputs, std::int64_t inputs);
+
   std::int64_t inputs() const { return inputs_; }
   std::int64_t outputs() const { return outputs_; }
   std::int64_t panels() const { return (outputs_ + kPanel - 1) / kPanel; }
   Storage storage() const { return storage_; }
   std::int64_t panel_bytes() const { return panel_bytes_; }
   const std::byte* panel(std::int64_t index) const { return packed_.data() + index * panel_bytes_; }
-  std::size_t bytes() const { return packed_.size(); }
+  std::size_t bytes() const;
 
  private:
   std::int64_t inputs_ = 0;

@@ -3,23 +3,14 @@
 #include <cassert>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/kernel_tables.h"
 #include "asynct/ops/norm/kernels.h"
 
 namespace asynct {
 namespace {
 
 const norm::KernelTable& kernels(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return norm::kScalarKernels;
-    case Isa::avx2:
-      return norm::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      break;
-  }
-  return norm::kAvx512Kernels;
+  return select_kernels(isa, norm::kScalarKernels, norm::kAvx2Kernels, norm::kAvx512Kernels);
 }
 
 void broadcast(std::vector<float>& values, std::int64_t size, const char* what) {

@@ -2,12 +2,10 @@
 
 #include <cassert>
 
+#include "asynct/ops/rounding.h"
+
 namespace asynct {
 namespace {
-
-void round_row(float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] = round_to_bf16(values[i]);
-}
 
 /// One head vector [D] into its slot, rounded to the pages' dtype.
 void write_slot(const KvPages& pages, std::int64_t block, std::int64_t head, std::int64_t token,
@@ -42,7 +40,7 @@ void QkvProjection::run(OpContext& context, const Rope& rope, const StepBatch& b
       float* const q = qkv.row(row);
       for (std::int64_t h = 0; h < params_.heads; ++h)
         norm_and_rotate(params_.q_norm, q + h * dims, position);
-      if (context.precision() == Precision::bf16) round_row(q, q_size);
+      round_if_bf16(context.precision(), q, q_size);
     }
     // Head by head, so that neighbouring tokens fill the cache lines of a key page one after the other.
     for (std::int64_t h = 0; h < params_.kv_heads; ++h)

@@ -53,7 +53,8 @@ TEST(QkvProjection, IsTheUnfusedComposition) {
   const StepBatch batch = {.tokens = tokens, .positions = positions, .slot_mapping = slots};
   std::vector<float> x(4 * kHidden);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = round_to_bf16(std::cos(static_cast<float>(i)));
-  const Rope rope(1e4, kDims, 64);
+  Rope rope(1e4, kDims, 64);
+  rope.prepare(64);
 
   for (const int threads : {1, 3})
     for (const Precision precision : {Precision::fp32, Precision::bf16})

@@ -1,16 +1,16 @@
 #include "asynct/ops/residual/residual_epilogue.h"
 
+#include "asynct/ops/rounding.h"
+
 namespace asynct {
 
 void ResidualEpilogue::operator()(std::int64_t begin, std::int64_t end, int /*worker*/) const {
-  const bool round = context.precision() == Precision::bf16;
   for (std::int64_t row = begin; row < end; ++row) {
     float* const added = product.row(row);
     float* const sum = residual.row(row);
     if (post != nullptr) post->apply(context, added, added, false);
     for (std::int64_t i = 0; i < residual.cols; ++i) sum[i] += added[i];
-    if (round)
-      for (std::int64_t i = 0; i < residual.cols; ++i) sum[i] = round_to_bf16(sum[i]);
+    round_if_bf16(context.precision(), sum, residual.cols);
     next.apply(context, sum, next_input.row(row), true);
   }
 }

@@ -1,26 +1,18 @@
 #include "asynct/ops/rope/rope.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 
-#include "asynct/base/checked.h"
+#include "asynct/base/error.h"
+#include "asynct/ops/kernel_tables.h"
 #include "asynct/ops/rope/kernels.h"
 
 namespace asynct {
 namespace {
 
 rope::RotateKernel rotate_kernel(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return rope::kScalarRotate;
-    case Isa::avx2:
-      return rope::kAvx2Rotate;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      break;
-  }
-  return rope::kAvx512Rotate;
+  return select_kernels(isa, rope::kScalarRotate, rope::kAvx2Rotate, rope::kAvx512Rotate);
 }
 
 }  // namespace
@@ -30,31 +22,41 @@ Rope::Rope(double theta, std::int64_t head_dim, std::int64_t max_positions)
   if (head_dim <= 0 || head_dim % 2 != 0) fail("rope: head size ", head_dim, ", expected an even number");
   if (!(theta > 0)) fail("rope: theta ", theta, ", expected a positive number");
   if (max_positions <= 0) fail("rope: ", max_positions, " positions, expected at least 1");
-  const std::size_t entries =
-      checked_mul(static_cast<std::size_t>(max_positions), static_cast<std::size_t>(half_), "rope table");
-  cos_.resize(entries);
-  sin_.resize(entries);
   // Every step rounds to float where the PyTorch reference does; in between, double stands for exact.
-  std::vector<float> frequency(static_cast<std::size_t>(half_));
-  for (std::size_t i = 0; i < frequency.size(); ++i) {
+  frequency_.resize(static_cast<std::size_t>(half_));
+  for (std::size_t i = 0; i < frequency_.size(); ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
     const auto power = static_cast<float>(std::pow(static_cast<float>(theta), static_cast<double>(exponent)));
-    frequency[i] = 1.0F / power;
+    frequency_[i] = 1.0F / power;
   }
-  std::size_t entry = 0;
-  for (std::int64_t position = 0; position < max_positions; ++position)
-    for (const float f : frequency) {
-      const double angle = static_cast<float>(position) * f;
-      cos_[entry] = static_cast<float>(std::cos(angle));
-      sin_[entry] = static_cast<float>(std::sin(angle));
-      ++entry;
-    }
+}
+
+void Rope::prepare(std::int64_t positions) {
+  assert(positions <= max_positions_);
+  const std::size_t half = frequency_.size();
+  for (auto begin = std::ssize(cos_sin_) * kStep; begin < positions; begin += kStep) {
+    const std::int64_t end = std::min(begin + kStep, max_positions_);
+    std::vector<float>& step = cos_sin_.emplace_back(static_cast<std::size_t>(end - begin) * 2 * half);
+    float* entry = step.data();
+    for (std::int64_t position = begin; position < end; ++position, entry += 2 * half)
+      for (std::size_t i = 0; i < half; ++i) {
+        const double angle = static_cast<float>(position) * frequency_[i];
+        entry[i] = static_cast<float>(std::cos(angle));
+        entry[half + i] = static_cast<float>(std::sin(angle));
+      }
+  }
+}
+
+std::size_t Rope::table_bytes(std::int64_t head_dim, std::int64_t positions) {
+  const std::int64_t whole_steps = (positions + kStep - 1) / kStep * kStep;
+  return static_cast<std::size_t>(whole_steps * head_dim) * sizeof(float);
 }
 
 void Rope::apply(const OpContext& context, float* head, std::int64_t position) const {
-  assert(position >= 0 && position < max_positions_);
-  const auto entry = static_cast<std::size_t>(position * half_);
-  rotate_kernel(context.isa())(head, cos_.data() + entry, sin_.data() + entry, half_);
+  assert(position >= 0 && position < std::ssize(cos_sin_) * kStep && position < max_positions_);
+  const float* const entry =
+      cos_sin_[static_cast<std::size_t>(position / kStep)].data() + position % kStep * 2 * half_;
+  rotate_kernel(context.isa())(head, entry, entry + half_, half_);
 }
 
 }  // namespace asynct

@@ -20,7 +20,8 @@ TEST(Rope, RotatesHalvesByPositionTimesFrequency) {
   ThreadPool pool(1);
   constexpr double kTheta = 10000;
   for (const std::int64_t dims : {2, 8, 16, 34, 64, 128}) {
-    const Rope rope(kTheta, dims, 700);
+    Rope rope(kTheta, dims, 700);
+    rope.prepare(700);
     for (const Isa isa : isas()) {
       OpContext context(pool, isa, Precision::fp32);
       for (const std::int64_t position : {0, 1, 17, 699}) {
@@ -49,7 +50,8 @@ TEST(Rope, RotatesHalvesByPositionTimesFrequency) {
 
 TEST(Rope, EveryIsaGivesTheSameBits) {
   ThreadPool pool(1);
-  const Rope rope(1e6, 128, 100);
+  Rope rope(1e6, 128, 100);
+  rope.prepare(100);
   std::vector<float> want;
   for (const Isa isa : isas()) {
     OpContext context(pool, isa, Precision::fp32);
@@ -59,6 +61,26 @@ TEST(Rope, EveryIsaGivesTheSameBits) {
     if (want.empty()) want = head;
     EXPECT_EQ(head, want) << name(isa);
   }
+}
+
+TEST(Rope, TheTableGrowsInStepsAndKeepsItsValues) {
+  ThreadPool pool(1);
+  OpContext context(pool, Isa::scalar, Precision::fp32);
+  Rope whole(1e4, 8, 2500);
+  Rope grown(1e4, 8, 2500);
+  whole.prepare(2500);
+  const auto rotated = [&](const Rope& rope, std::int64_t position) {
+    std::vector<float> head = {1, 2, 3, 4, 5, 6, 7, 8};
+    rope.apply(context, head.data(), position);
+    return head;
+  };
+  for (const std::int64_t positions : {0, 1, 1000, 1025, 1025, 2500}) {
+    grown.prepare(positions);
+    for (std::int64_t position = 0; position < positions; position += 33)
+      EXPECT_EQ(rotated(grown, position), rotated(whole, position)) << position;
+  }
+  EXPECT_EQ(Rope::table_bytes(8, 1), 1024 * 8 * sizeof(float));
+  EXPECT_EQ(Rope::table_bytes(8, 1025), 2 * 1024 * 8 * sizeof(float));
 }
 
 TEST(Rope, RejectsWhatCannotRotate) {
