@@ -1,5 +1,6 @@
 // asynct bench: what a model does on this machine, next to what the machine can do.
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "asynct/base/limits.h"
 #include "asynct/base/mapped_file.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/memory_option.h"
 #include "asynct/engine/benchmark.h"
 #include "asynct/ops/probe/probe.h"
 #include "asynct/text/tokenizer.h"
@@ -22,6 +24,7 @@ struct BenchOptions {
   std::string dtype = "fp32";
   int threads = 0;
   std::int64_t batch_tokens = 1024;
+  std::int64_t kv_bytes = 0;
   bool json = false;
 };
 
@@ -29,30 +32,44 @@ struct Machine {
   Isa isa;
   int threads;
   double fma_peak;        // FLOP/s
-  double read_bandwidth;  // bytes/s
+  double read_bandwidth;  // bytes/s, from memory
+  double cache;           // bytes of the last-level caches
 };
 
 Machine probe(Isa isa, int threads) {
   ThreadPool pool(threads);
-  return {isa, threads, measure_fma_peak(pool, isa), measure_read_bandwidth(pool, isa)};
+  return {isa, threads, measure_fma_peak(pool, isa), measure_read_bandwidth(pool, isa),
+          static_cast<double>(last_level_cache_bytes())};
+}
+
+/// Steps that read each weight for few rows are measured by bandwidth; a prefill reads it for many.
+bool is_decode(const BenchmarkResult& result) { return result.name.starts_with("decode"); }
+
+/// What a step reads stays in the cache from one to the next: memory's bandwidth says nothing about it.
+bool in_cache(const Machine& machine, const BenchmarkResult& result) {
+  return result.read_bytes <= machine.cache;
+}
+
+double bandwidth_share(const Machine& machine, const BenchmarkResult& result) {
+  return result.read_bytes * result.steps / result.seconds / machine.read_bandwidth;
 }
 
 void print_table(const Machine& machine, const std::vector<BenchmarkResult>& results) {
-  std::printf("%s kernels, %d threads; measured peaks: %.1f GFLOP/s of FMA, %.1f GB/s read\n\n",
-              std::string(name(machine.isa)).c_str(), machine.threads, machine.fma_peak / 1e9,
-              machine.read_bandwidth / 1e9);
+  std::printf(
+      "%s kernels, %d threads; measured peaks: %.1f GFLOP/s of FMA, %.1f GB/s read; last-level cache %.1f "
+      "MB\n\n",
+      std::string(name(machine.isa)).c_str(), machine.threads, machine.fma_peak / 1e9,
+      machine.read_bandwidth / 1e9, machine.cache / 1e6);
   std::printf("%-20s %10s %10s %8s %8s %9s %8s %8s\n", "test", "tokens/s", "ms", "MB/step", "% of bw",
               "GFLOP/s", "% of FMA", "active");
   for (const BenchmarkResult& r : results) {
-    // Bandwidth is the yardstick of a step that reads each weight for few rows; a prefill reads it for many.
-    const bool decode = r.name.starts_with("decode");
-    const double steps = decode ? r.steps : 1;
+    const double steps = is_decode(r) ? r.steps : 1;
     std::printf("%-20s %10.1f %10.2f %8.1f ", r.name.c_str(), r.tokens_per_second, r.seconds / steps * 1e3,
                 r.read_bytes / 1e6);
-    if (decode)
-      std::printf("%8.1f ", 100 * r.read_bytes * steps / r.seconds / machine.read_bandwidth);
+    if (is_decode(r) && !in_cache(machine, r))
+      std::printf("%8.1f ", 100 * bandwidth_share(machine, r));
     else
-      std::printf("%8s ", "-");
+      std::printf("%8s ", is_decode(r) ? "cache" : "-");
     std::printf("%9.1f %8.1f %8.3f\n", r.flops / r.seconds / 1e9,
                 100 * r.flops / r.seconds / machine.fma_peak, r.active_neurons);
   }
@@ -64,16 +81,22 @@ void print_json(const Machine& machine, const std::vector<BenchmarkResult>& resu
   report["threads"] = machine.threads;
   report["fma_peak_flops"] = machine.fma_peak;
   report["read_bandwidth_bytes"] = machine.read_bandwidth;
+  report["last_level_cache_bytes"] = machine.cache;
   report["results"] = Json::array();
-  for (const BenchmarkResult& r : results)
-    report["results"].push_back({{"name", r.name},
-                                 {"seconds", r.seconds},
-                                 {"steps", r.steps},
-                                 {"tokens_per_second", r.tokens_per_second},
-                                 {"dense_bytes_a_step", r.dense_bytes},
-                                 {"read_bytes_a_step", r.read_bytes},
-                                 {"flops", r.flops},
-                                 {"active_neurons", r.active_neurons}});
+  for (const BenchmarkResult& r : results) {
+    const bool from_memory = is_decode(r) && !in_cache(machine, r);
+    report["results"].push_back(
+        {{"name", r.name},
+         {"seconds", r.seconds},
+         {"steps", r.steps},
+         {"tokens_per_second", r.tokens_per_second},
+         {"dense_bytes_a_step", r.dense_bytes},
+         {"read_bytes_a_step", r.read_bytes},
+         {"in_cache", in_cache(machine, r)},
+         {"read_bandwidth_share", from_memory ? Json(bandwidth_share(machine, r)) : Json()},
+         {"flops", r.flops},
+         {"active_neurons", r.active_neurons}});
+  }
   std::printf("%s\n", dump_json(report, 2).c_str());
 }
 
@@ -82,18 +105,20 @@ void bench(BenchOptions options) {
   const Isa isa = select_isa();
   const int threads = options.threads == 0 ? available_cores() : options.threads;
   const ModelConfig config = load_config(options.model);
+  validate(options.work, config.max_positions, options.batch_tokens);
   if (!options.text_file.empty())
     options.work.text = Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
   const Precision precision = options.dtype == "bf16" ? Precision::bf16 : Precision::fp32;
-  const KvShape shape{.layers = config.layers,
-                      .kv_heads = config.kv_heads,
-                      .head_dim = config.head_dim,
-                      .dtype = precision == Precision::bf16 ? DType::bf16 : DType::f32};
+  const std::size_t needed = benchmark_kv_bytes(kv_shape(config, precision, 16), options.work);
+  const auto kv_bytes = static_cast<std::size_t>(options.kv_bytes);
+  if (kv_bytes > 0 && kv_bytes < needed)
+    fail("--kv-memory: ", kv_bytes >> 10, "K, but the largest test needs ", (needed >> 10) + 1, "K");
   CpuRunner runner(options.model, {.threads = threads,
                                    .isa = isa,
                                    .precision = precision,
                                    .max_rows = options.batch_tokens,
-                                   .kv_bytes = benchmark_kv_bytes(shape, options.work)});
+                                   .block_size = 16,
+                                   .kv_bytes = std::max(kv_bytes, needed)});
   const auto results = run_benchmark(runner, options.work);
   const Machine machine = probe(isa, threads);
   if (options.json)
@@ -132,9 +157,11 @@ void add_bench(CLI::App& app) {
   command->add_option("--threads", options->threads, "0 is one a core")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  command->add_option("--batch-tokens", options->batch_tokens, "rows a step")
+  command->add_option("--batch-tokens", options->batch_tokens, "rows a step at most")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
+  add_kv_memory(*command, options->kv_bytes)
+      ->description("size of the KV cache (default: what the tests need)");
   command->add_flag("--json", options->json, "for programs");
   command->callback([options] { bench(*options); });
 }

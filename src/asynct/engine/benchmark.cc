@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 
+#include "asynct/base/checked.h"
 #include "asynct/base/error.h"
 #include "asynct/engine/sampling.h"
 #include "asynct/engine/step_builder.h"
@@ -146,6 +148,22 @@ class Benchmark {
 
 }  // namespace
 
+void validate(const BenchmarkOptions& options, std::int64_t max_length, std::int64_t max_rows) {
+  const auto check = [](std::string_view what, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most) fail("benchmark: ", what, " of ", value, ", expected 1 to ", most);
+  };
+  check("decode steps", options.decode_steps, max_length);
+  check("repeats", options.repeats, std::numeric_limits<std::int32_t>::max());
+  for (const std::int64_t length : options.prefill) check("a prompt", length, max_length);
+  for (const std::int64_t batch : options.batches) check("a batch", batch, max_rows);
+  for (const std::int64_t context : options.contexts) {
+    check("a context", context, max_length);
+    if (context > max_length - options.decode_steps)
+      fail("benchmark: a context of ", context, " tokens and ", options.decode_steps,
+           " decode steps are more than the model's ", max_length);
+  }
+}
+
 std::size_t benchmark_kv_bytes(const KvShape& shape, const BenchmarkOptions& options) {
   std::int64_t blocks = 0;
   const std::int64_t size = shape.block_size;
@@ -153,28 +171,16 @@ std::size_t benchmark_kv_bytes(const KvShape& shape, const BenchmarkOptions& opt
   for (const std::int64_t batch : options.batches)
     for (const std::int64_t context : options.contexts)
       blocks = std::max(blocks, batch * ((context + options.decode_steps + size - 1) / size + 1));
-  return static_cast<std::size_t>(blocks + 1) * shape.block_bytes();
+  return checked_mul(static_cast<std::size_t>(blocks + 1), shape.block_bytes(), "benchmark: KV cache");
 }
 
 std::vector<BenchmarkResult> run_benchmark(CpuRunner& runner, const BenchmarkOptions& options) {
-  const auto check_length = [&](std::int64_t tokens) {
-    if (tokens < 1 || tokens > runner.max_length())
-      fail("benchmark: ", tokens, " tokens; this model's context is 1 to ", runner.max_length());
-  };
+  validate(options, runner.max_length(), runner.max_rows());
   Benchmark benchmark(runner, options);
   std::vector<BenchmarkResult> results;
-  for (const std::int64_t length : options.prefill) {
-    check_length(length);
-    results.push_back(benchmark.prefill(length));
-  }
-  for (const std::int64_t context : options.contexts) {
-    check_length(context + options.decode_steps);
-    for (const std::int64_t batch : options.batches) {
-      if (batch < 1 || batch > runner.max_rows())
-        fail("benchmark: batch ", batch, ", expected 1 to ", runner.max_rows());
-      results.push_back(benchmark.decode(batch, context));
-    }
-  }
+  for (const std::int64_t length : options.prefill) results.push_back(benchmark.prefill(length));
+  for (const std::int64_t context : options.contexts)
+    for (const std::int64_t batch : options.batches) results.push_back(benchmark.decode(batch, context));
   return results;
 }
 

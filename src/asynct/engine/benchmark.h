@@ -30,11 +30,14 @@ struct BenchmarkResult {
   double active_neurons = 0;  // share; 1 without ReGLU
 };
 
-/// Prefill and decode rates of a model on this machine. Errors: sizes that its context or its cache cannot
-/// hold.
-std::vector<BenchmarkResult> run_benchmark(CpuRunner& runner, const BenchmarkOptions& options);
+/// Error naming the size that a model with contexts of `max_length` tokens and `max_rows` rows a step cannot
+/// run, before anything is allocated for it.
+void validate(const BenchmarkOptions& options, std::int64_t max_length, std::int64_t max_rows);
 
-/// KV bytes that the largest row of a benchmark needs.
+/// KV bytes that the largest row of a benchmark needs; the options are valid. Error: more than 64 bits count.
 std::size_t benchmark_kv_bytes(const KvShape& shape, const BenchmarkOptions& options);
+
+/// Prefill and decode rates of a model on this machine; its cache has benchmark_kv_bytes().
+std::vector<BenchmarkResult> run_benchmark(CpuRunner& runner, const BenchmarkOptions& options);
 
 }  // namespace asynct

@@ -10,8 +10,9 @@
 namespace asynct {
 namespace {
 
-// Logits drawn from at a time, 64 MiB of them: nearly always those of the whole step.
-constexpr std::size_t kMaxLogits = std::size_t{1} << 24;
+// Logits drawn from at a time, 16 MiB of them: those of the whole step, or enough rows to pay for reading the
+// head.
+constexpr std::size_t kMaxLogits = std::size_t{1} << 22;
 
 constexpr std::string_view kNanLogits =
     "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
@@ -133,10 +134,10 @@ bool Engine::step(EngineListener& listener) {
 
 void Engine::schedule() {
   work_.clear();
+  longer_.clear();
   std::int64_t budget = options_.batch_tokens;
   const auto take = [&](Node* node, std::int64_t rows) {
-    work_.push_back(
-        {.node = node, .rows = rows, .target_begin = 0, .target_end = 0, .sample_row = -1, .sampled = -1});
+    (rows == 1 ? work_ : longer_).push_back({.node = node, .rows = rows});
     budget -= rows;
   };
   for (Node* node : running_)
@@ -149,7 +150,7 @@ void Engine::schedule() {
     take(node, std::min(budget, static_cast<std::int64_t>(node->tokens.size())));
   }
   // One-row sequences first: the attention kernels count on it.
-  std::stable_partition(work_.begin(), work_.end(), [](const Work& work) { return work.rows == 1; });
+  work_.insert(work_.end(), longer_.begin(), longer_.end());
 }
 
 bool Engine::admit_next() {
@@ -178,6 +179,9 @@ bool Engine::try_start(Node& node) {
     node.sequence = node.parent->sequence.fork();
     if (--node.parent->unstarted_children == 0) node.parent->sequence.clear();
   }
+  // All that it will hold, so that no later step allocates.
+  node.sequence.reserve(static_cast<std::int64_t>(node.tokens.size()) + node.request.max_new_tokens);
+  node.tokens.reserve(node.tokens.size() + static_cast<std::size_t>(node.request.max_new_tokens));
   node.started = true;
   running_.push_back(&node);
   return true;

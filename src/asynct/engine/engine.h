@@ -55,12 +55,12 @@ class Engine {
  private:
   struct Node;
   struct Work {  // rows of one node in this step
-    Node* node;
-    std::int64_t rows;
-    std::size_t target_begin;  // of the node's targets
-    std::size_t target_end;
-    std::int32_t sample_row;  // hidden row to sample from, -1: none
-    Token sampled;            // from it; -1: its logits hold a NaN
+    Node* node = nullptr;
+    std::int64_t rows = 0;
+    std::size_t target_begin = 0;  // of the node's targets
+    std::size_t target_end = 0;
+    std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
+    Token sampled = -1;            // from it; -1: its logits hold a NaN
   };
 
   void schedule();
@@ -91,6 +91,7 @@ class Engine {
   // One step's working set; memory is kept.
   StepBuilder builder_;
   std::vector<Work> work_;
+  std::vector<Work> longer_;  // work of more than one row, until it follows the rest
   std::vector<BlockCopy> copies_;
   std::vector<ScoreTarget> targets_;
   std::vector<TokenScore> scores_;

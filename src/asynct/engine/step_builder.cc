@@ -41,10 +41,11 @@ std::int32_t StepBuilder::want(std::int32_t row) {
 StepBatch StepBuilder::batch() {
   std::size_t widest = 0;
   for (const auto blocks : blocks_) widest = std::max(widest, blocks.size());
-  block_table_.assign(widest * blocks_.size(), 0);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    std::copy(blocks_[i].begin(), blocks_[i].end(),
-              block_table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
+  block_table_.clear();
+  for (const auto blocks : blocks_) {
+    block_table_.insert(block_table_.end(), blocks.begin(), blocks.end());
+    block_table_.resize(block_table_.size() + widest - blocks.size(), 0);
+  }
   return {.tokens = tokens_,
           .positions = positions_,
           .query_start = query_start_,

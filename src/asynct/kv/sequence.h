@@ -36,6 +36,11 @@ class Sequence {
   /// gets a copy of it.
   Sequence fork() const;
 
+  /// Memory for a table of `tokens` more, so that extend() allocates none; takes no blocks.
+  void reserve(std::int64_t tokens) {
+    blocks_.reserve(static_cast<std::size_t>((length_ + tokens + block_size_ - 1) / block_size_));
+  }
+
   /// Blocks that extend(tokens) would take from the pool.
   std::int32_t blocks_for(std::int64_t tokens) const;
 

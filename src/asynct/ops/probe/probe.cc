@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "asynct/ops/kernel_tables.h"
 #include "asynct/ops/probe/kernels.h"
 #include "asynct/tensor/tensor.h"
 
@@ -14,17 +15,7 @@ constexpr std::int64_t kFmaRounds = 4'000'000;
 constexpr std::size_t kReadBytes = std::size_t{1} << 30;  // beyond the largest cache of a socket
 
 const probe::KernelTable& kernels(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return probe::kScalarKernels;
-    case Isa::avx2:
-      return probe::kAvx2Kernels;
-    case Isa::avx512:
-    case Isa::avx512bf16:
-    case Isa::amx:
-      return probe::kAvx512Kernels;
-  }
-  return probe::kScalarKernels;
+  return select_kernels(isa, probe::kScalarKernels, probe::kAvx2Kernels, probe::kAvx512Kernels);
 }
 
 template <class Work>
