@@ -5,7 +5,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
-.PHONY: run build deps test test-cpp test-python test-diff asan tsan fuzz-smoke format tidy clean
+.PHONY: run build deps test test-cpp test-python test-diff asan tsan fuzz-smoke format format-check tidy clean
 
 run: build
 	build/asynct eval $(MODEL) --tasks arc_easy
@@ -50,13 +50,17 @@ fuzz-smoke: deps
 
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 format:
-	clang-format -i $(SOURCES)
+	@tools/install_deps.sh clang-format-14
+	clang-format-14 -i $(SOURCES)
 
 format-check:
-	clang-format --dry-run --Werror $(SOURCES)
+	@tools/install_deps.sh clang-format-14
+	clang-format-14 --dry-run --Werror $(SOURCES)
 
+# Some of gcc's warning options are unknown to clang.
 tidy: build
-	clang-tidy -p build --quiet $(shell git ls-files 'src/*.cc')
+	@tools/install_deps.sh clang-tidy-14
+	git ls-files 'src/*.cc' | xargs -P $$(nproc) -n 1 clang-tidy-14 -p build --quiet --extra-arg=-Wno-unknown-warning-option
 
 clean:
 	rm -rf build build-*
