@@ -102,8 +102,8 @@ class Attention {
   AttentionConfig config_;
   AttentionHeadParams params_;
   std::vector<attention::HeadFactors> factors_;  // [H]
-  std::vector<std::int32_t> live_;        // query heads that are not dead, by KV head
-  std::vector<std::int32_t> live_begin_;  // [Hk + 1] into live_
+  std::vector<std::int32_t> live_;               // query heads that are not dead, by KV head
+  std::vector<std::int32_t> live_begin_;         // [Hk + 1] into live_
 };
 
 }  // namespace asynct

@@ -12,8 +12,8 @@ namespace asynct::linear {
 
 /// A weight matrix [outputs, inputs] in panels of kPanel outputs, one after another, zeros beyond its edges.
 /// A panel is [inputs][kPanel]; in bf16 [inputs / 2][kPanel][2], so that a vector of dwords holds two inputs
-/// of each output: one shift or mask widens it, VDPBF16PS multiplies it as it is, and a tile of 16 such rows is
-/// what AMX multiplies.
+/// of each output: one shift or mask widens it, VDPBF16PS multiplies it as it is, and a tile of 16 such rows
+/// is what AMX multiplies.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
