@@ -38,8 +38,8 @@ $(DIFF_ENV)/ready: tests/diff/requirements.txt tools/setup_diff_env.sh
 
 asan tsan: deps
 	cmake --preset $@
-	cmake --build build-$@
-	cd build-$@ && $(CTEST)
+	cmake --build build-$@ --target unit_tests
+	cd build-$@ && $(CTEST) -j $$(nproc)
 
 # A minute of each fuzzer under asan and ubsan, from the kept seeds.
 fuzz-smoke: deps
