@@ -9,16 +9,21 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+SUBCOMMANDS = {"eval", "run", "inspect", "bench", "synth"}
+
+
 def commands():
+    """Indented lines; those of make are left to make itself."""
     for line in (ROOT / "README.md").read_text().splitlines():
-        if line.startswith("    build/asynct "):
+        if line.startswith("    ") and not line.startswith("    make "):
             yield line.strip()
 
 
 class Readme(unittest.TestCase):
     def test_commands_run(self):
         shown = list(commands())
-        self.assertGreaterEqual(len(shown), 8)
+        self.assertEqual({command.split()[0] for command in shown}, {"build/asynct"})
+        self.assertEqual({command.split()[1] for command in shown}, SUBCOMMANDS)
         with tempfile.TemporaryDirectory() as folder:
             for name in ("build", "data", "models"):
                 os.symlink(ROOT / name, pathlib.Path(folder) / name)
@@ -29,10 +34,23 @@ class Readme(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stderr)
                     self.assertTrue(done.stdout.strip(), "printed nothing")
 
+    def test_data_is_found_as_described(self):
+        command = [ROOT / "build/asynct", "eval", ROOT / "models/asynct-tiny", "--tasks", "arc_easy", "--limit", "1"]
+        with tempfile.TemporaryDirectory() as folder:
+
+            def status(*options, **environment):
+                environment = {**{k: v for k, v in os.environ.items() if k != "ASYNCT_DATA"}, **environment}
+                return subprocess.run([*command, *options], cwd=folder, env=environment, capture_output=True).returncode
+
+            self.assertEqual(status(), 0)  # above the program
+            self.assertEqual(status(ASYNCT_DATA=str(ROOT / "data")), 0)
+            self.assertEqual(status(ASYNCT_DATA=folder), 1)
+            self.assertEqual(status("--data", str(ROOT / "data"), ASYNCT_DATA=folder), 0)
+
     def test_make_targets_exist(self):
         text = (ROOT / "README.md").read_text()
         makefile = (ROOT / "Makefile").read_text()
-        for target in ("run", "test", "test-diff", "asan", "tsan", "fuzz-smoke", "format", "tidy"):
+        for target in ("run", "test", "test-diff", "asan", "tsan", "fuzz-smoke", "format", "format-check", "tidy"):
             self.assertIn(target, text)
             self.assertRegex(makefile, rf"(?m)^[a-z -]*\b{target}\b[a-z -]*:")
 
