@@ -11,6 +11,7 @@ inline CLI::Option* add_kv_memory(CLI::App& command, std::int64_t& bytes) {
       .add_option("--kv-memory", bytes,
                   "size of the KV cache: 512M, 2G (default: as useful, at most 4G\nand half of what is left)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::NonNegativeNumber)
       ->type_name("SIZE");
 }
 
