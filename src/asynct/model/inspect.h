@@ -37,8 +37,8 @@ struct ModelReport {
   std::vector<std::string> dtypes;  // of the matrices
   std::int64_t parameters = 0;      // tied embedding counted once
   std::size_t file_bytes = 0;
-  std::vector<MemoryPart> memory;   // weights only
-  std::size_t kv_bytes_fp32 = 0;  // a token, all layers
+  std::vector<MemoryPart> memory;  // weights only
+  std::size_t kv_bytes_fp32 = 0;   // a token, all layers
   std::size_t kv_bytes_bf16 = 0;
   std::vector<LayerHeads> heads;               // empty for softmax
   std::array<std::int64_t, 3> class_counts{};  // skip-safe, dead, dense
