@@ -98,7 +98,7 @@ RequestId Engine::submit(std::vector<Request> tree) {
   }
   if (nodes[0]->chain_blocks > options_.blocks)
     fail("request: needs ", nodes[0]->chain_blocks, " KV blocks of ", options_.block_size,
-         " tokens, the cache has ", options_.blocks);
+         " tokens, the cache has ", options_.blocks, "; give it more (--kv-memory)");
   const RequestId first = next_id_;
   roots_.push_back(nodes[0].get());
   for (auto& node : nodes) {
