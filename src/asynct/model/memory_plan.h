@@ -48,7 +48,7 @@ struct MemoryPlan {
   std::size_t total() const;
 };
 
-/// Kept free of the budget for what is not planned: tokenizer, documents, requests, output.
+/// Kept free of the budget for what is not planned: documents, requests, logits drawn from, output.
 constexpr std::int64_t kMemoryReserve = std::int64_t{64} << 20;
 
 /// Sizes a run before anything large is allocated. Weights come first, then the buffers and scratch of a
