@@ -17,8 +17,8 @@ class FunctionRef<Result(Args...)> {
   template <class Callable>
   requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef> &&
            std::is_invocable_r_v<Result, Callable&, Args...>)
-      FunctionRef(
-          Callable&& callable)  // NOLINT(google-explicit-constructor): converts like a function parameter
+      FunctionRef(              // NOLINT(google-explicit-constructor,bugprone-forwarding-reference-overload)
+          Callable&& callable)  // converts like a function parameter
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Args... args) -> Result {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Args>(args)...);

@@ -61,10 +61,10 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
+  if (part.size() < begin + page) return;  // no whole page
+  ::madvise(const_cast<std::byte*>(part.data() + begin), (part.size() - begin) / page * page, MADV_DONTNEED);
 }
 
 std::string read_file(const std::string& path, std::size_t limit) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -37,6 +38,7 @@ class Benchmark {
         cat("decode ", batch, " x ", context), batch * options_.decode_steps,
         [&] {
           std::vector<Sequence> forks;
+          forks.reserve(sequences.size());
           for (const Sequence& sequence : sequences) forks.push_back(sequence.fork());
           for (std::int64_t step = 0; step < options_.decode_steps; ++step) feed(forks, 1);
         },
@@ -125,9 +127,8 @@ class Benchmark {
     result.dense_bytes = weights * width + cache;
     // A neuron that any row of the step needs is read; rows are taken as independent.
     const double rows = tokens / steps;
-    double share = 1;
-    for (double row = 0; row < std::min(rows, 64.0); ++row) share *= 1 - result.active_neurons;
-    result.read_bytes = result.dense_bytes - 2 * neuron_weights * width * share;
+    const double idle = std::pow(1 - result.active_neurons, rows);
+    result.read_bytes = result.dense_bytes - 2 * neuron_weights * width * idle;
     const double mean_context = decode ? context : context / 2;
     result.flops = 2 * tokens *
                        (attention_weights + neuron_weights * (1 + 2 * result.active_neurons) +

@@ -39,7 +39,8 @@ Response response_from(const Json& line) {
 
 }  // namespace
 
-ProgressFile::ProgressFile(std::string path, std::string model_key, bool resume) : path_(std::move(path)) {
+ProgressFile::ProgressFile(std::string path, const std::string& model_key, bool resume)
+    : path_(std::move(path)) {
   const bool exists = std::filesystem::exists(path_);
   const bool resumed = exists && resume && read(model_key);
   if (exists && !resume)

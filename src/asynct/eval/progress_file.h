@@ -17,7 +17,7 @@ class ProgressFile {
  public:
   /// With `resume`, reads `path` when it exists; else starts it anew. Errors: another model's file, not a
   /// file of this kind, cannot write.
-  ProgressFile(std::string path, std::string model_key, bool resume);
+  ProgressFile(std::string path, const std::string& model_key, bool resume);
   ~ProgressFile();
   ProgressFile(const ProgressFile&) = delete;
   ProgressFile& operator=(const ProgressFile&) = delete;

@@ -62,7 +62,7 @@ double PythonRandom::random() {
 
 std::size_t PythonRandom::below(std::size_t n) {
   assert(n >= 1 && n <= 0xffffffffu);
-  const int bits = std::bit_width(n);
+  const auto bits = static_cast<int>(std::bit_width(n));
   for (;;) {
     const std::size_t drawn = next_word() >> (32 - bits);
     if (drawn < n) return drawn;

@@ -107,6 +107,7 @@ GroupResult score_group(const TaskGroup& group, std::span<const TaskResult> resu
   out.group = &group;
   if (leaves.empty()) return out;
   std::vector<std::size_t> sizes;
+  sizes.reserve(leaves.size());
   for (const TaskResult* leaf : leaves) sizes.push_back(leaf->effective);
   for (const std::size_t size : sizes) out.documents += size;
   if (std::all_of(leaves.begin(), leaves.end(),

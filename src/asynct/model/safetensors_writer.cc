@@ -38,7 +38,7 @@ std::string entry_text(const SafetensorsSpec& spec, std::size_t begin, std::size
 
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsSpec> tensors,
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(path) {
   std::string header = cat(R"({"__metadata__":)", dump_json(Json(metadata)));

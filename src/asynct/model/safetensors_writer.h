@@ -20,7 +20,7 @@ struct SafetensorsSpec {
 /// then), then any part of any tensor from any thread. A file that was not finished is removed.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(const std::string& path, std::vector<SafetensorsSpec> tensors,
+  SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;

@@ -205,8 +205,9 @@ SynthSummary write_synthetic(const SynthOptions& options, ThreadPool& pool) {
   write_text(staging.path() + "/config.json", config_text);
   const std::vector<SynthTensor> tensors = synth_tensors(options, shape);
   std::vector<SafetensorsSpec> specs;
+  specs.reserve(tensors.size());
   for (const SynthTensor& tensor : tensors) specs.push_back({tensor.name, options.dtype, tensor.shape});
-  SafetensorsWriter writer(staging.path() + "/model.safetensors", std::move(specs),
+  SafetensorsWriter writer(staging.path() + "/model.safetensors", specs,
                            {{"format", "pt"}, {"origin", json["_name_or_path"].get<std::string>()}});
   SynthSummary summary{.parameters = 0, .bytes = writer.file_bytes()};
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/attention/kernels.h"
+#include "asynct/ops/carver.h"
 #include "asynct/ops/kernel_tables.h"
 
 namespace asynct {
@@ -22,24 +23,6 @@ const attention::KernelTable& kernels(Isa isa) {
 }
 
 std::int64_t padded(std::int64_t dims) { return (dims + 15) / 16 * 16; }
-
-/// Hands out pieces of a block of memory, or with a null block only counts.
-class Carver {
- public:
-  explicit Carver(std::byte* memory) : memory_(memory) {}
-
-  template <class T>
-  T* take(std::int64_t count) {
-    T* const piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return piece;
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* memory_;
-  std::size_t used_ = 0;
-};
 
 Workspace carve_workspace(Carver& carver, std::int64_t queries, std::int64_t dims) {
   const auto sums = [&]() -> attention::Sums {
@@ -64,7 +47,7 @@ std::int64_t most_queries(std::int64_t group) {
 }
 
 std::size_t workspace_bytes(std::int64_t group, std::int64_t dims) {
-  Carver count(nullptr);
+  Carver count;
   carve_workspace(count, most_queries(group), dims);
   return count.used();
 }

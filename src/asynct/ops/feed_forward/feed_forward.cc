@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/carver.h"
 #include "asynct/ops/feed_forward/sparse_layer.h"
 #include "asynct/ops/linear/multiply.h"
 #include "asynct/ops/linear/schedule.h"
@@ -54,24 +55,13 @@ namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
 
-// Memory of one allocation, handed out in pieces of whole cache lines.
-class Pieces {
- public:
-  explicit Pieces(std::byte* memory) : next_(memory) {}
-  template <class T>
-  T* take(std::int64_t count) {
-    T* const piece = reinterpret_cast<T*>(next_);
-    next_ += bytes<T>(count);
-    return piece;
-  }
-  template <class T>
-  static std::size_t bytes(std::int64_t count) {
-    return (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-  }
-
- private:
-  std::byte* next_;
-};
+// What a carving function takes.
+template <class Carve, class... Args>
+std::size_t bytes_of(Carve carve, const Args&... args) {
+  Carver count;
+  carve(count, args...);
+  return count.used();
+}
 
 // Below this a layer takes less time than waking workers three times does.
 constexpr std::int64_t kTiny = 1 << 20;
@@ -97,21 +87,51 @@ ConstMatrix padded(ConstMatrix x, std::int64_t length, float* memory) {
 namespace feed_forward {
 namespace {
 
-// Scratch of run_block() for its worker.
-std::size_t block_bytes(const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
-                        std::int64_t length, std::size_t product_bytes) {
-  return Pieces::bytes<float>(rows * neurons) + Pieces::bytes<float>(rows * length) +
-         2 * Pieces::bytes<float>(rows * layer.room()) + Pieces::bytes<std::int64_t>(rows) +
-         Pieces::bytes<float>(layer.tile_room()) + product_bytes;
+// What run_block() keeps in its worker's scratch.
+struct BlockScratch {
+  float* gates;
+  float* inputs;
+  ActiveLists lists;
+  float* tile;
+  std::byte* product;
+};
+
+BlockScratch carve_block(Carver& carver, const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
+                         std::int64_t length, std::size_t product_bytes) {
+  const std::int64_t room = rows * layer.room();
+  return {.gates = carver.take<float>(rows * neurons),
+          .inputs = carver.take<float>(rows * length),
+          .lists = {.index = carver.take<std::int32_t>(room),
+                    .h = carver.take<float>(room),
+                    .counts = carver.take<std::int64_t>(rows),
+                    .room = layer.room()},
+          .tile = carver.take<float>(layer.tile_room()),
+          .product = carver.take<std::byte>(static_cast<std::int64_t>(product_bytes))};
 }
 
-// Shared scratch of run_shared().
-std::size_t shared_bytes(const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
-                         std::int64_t length) {
-  const std::int64_t chunks = layer.chunks();
-  return Pieces::bytes<float>(rows * neurons) + Pieces::bytes<float>(rows * length) +
-         2 * Pieces::bytes<float>(chunks * rows * layer.room()) + Pieces::bytes<std::int64_t>(rows * chunks) +
-         Pieces::bytes<SparseLayer::Chunk>(chunks);
+// What run_shared() keeps in the shared scratch; index, h and counts of chunk after chunk.
+struct SharedScratch {
+  float* gates;
+  float* inputs;
+  std::int32_t* index;
+  float* h;
+  std::int64_t* counts;
+  SparseLayer::Chunk* chunks;
+};
+
+SharedScratch carve_shared(Carver& carver, const SparseLayer& layer, std::int64_t rows, std::int64_t neurons,
+                           std::int64_t length) {
+  const std::int64_t room = layer.chunks() * rows * layer.room();
+  return {.gates = carver.take<float>(rows * neurons),
+          .inputs = carver.take<float>(rows * length),
+          .index = carver.take<std::int32_t>(room),
+          .h = carver.take<float>(room),
+          .counts = carver.take<std::int64_t>(layer.chunks() * rows),
+          .chunks = carver.take<SparseLayer::Chunk>(layer.chunks())};
+}
+
+std::size_t tile_bytes(const SparseLayer& layer) {
+  return static_cast<std::size_t>(layer.tile_room()) * sizeof(float);
 }
 
 // A block of rows by one worker: the gate product, then chunk after chunk of neurons for all rows.
@@ -119,21 +139,19 @@ std::int64_t run_block(OpContext& context, const SparseLayer& layer, const Linea
                        ConstMatrix x, Matrix y, int worker) {
   const linear::Multiplier multiplier(context, gate.weight());
   const std::size_t product_bytes = multiplier.scratch_bytes(x.rows, x.cols);
-  const std::int64_t room = x.rows * layer.room();
-  Pieces pieces(context.scratch(worker, block_bytes(layer, x.rows, gate.outputs(), length, product_bytes)));
-  const Matrix gates(pieces.take<float>(x.rows * gate.outputs()), x.rows, gate.outputs());
-  const ConstMatrix inputs = padded(x, length, pieces.take<float>(x.rows * length));
-  SparseLayer::Chunk chunk{.lists = {.index = pieces.take<std::int32_t>(room),
-                                     .h = pieces.take<float>(room),
-                                     .counts = pieces.take<std::int64_t>(x.rows),
-                                     .room = layer.room()}};
-  auto* const tile = pieces.take<float>(layer.tile_room());
-  multiplier.multiply(multiplier.pack(x, pieces.take<std::byte>(static_cast<std::int64_t>(product_bytes))), 0,
-                      gates);
+  const auto carve = [&](Carver& carver) {
+    return carve_block(carver, layer, x.rows, gate.outputs(), length, product_bytes);
+  };
+  Carver carver(context.scratch(worker, bytes_of(carve)));
+  const BlockScratch scratch = carve(carver);
+  const Matrix gates(scratch.gates, x.rows, gate.outputs());
+  const ConstMatrix inputs = padded(x, length, scratch.inputs);
+  SparseLayer::Chunk chunk{.lists = scratch.lists};
+  multiplier.multiply(multiplier.pack(x, scratch.product), 0, gates);
   std::int64_t active = 0;
   for (std::int64_t c = 0; c < layer.chunks(); ++c) {
-    layer.up(c, inputs, gates, tile, chunk);
-    layer.down(c, chunk, 0, tile, y);
+    layer.up(c, inputs, gates, scratch.tile, chunk);
+    layer.down(c, chunk, 0, scratch.tile, y);
     active += chunk.active;
   }
   return active;
@@ -146,15 +164,16 @@ std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Line
   const std::int64_t rows = x.rows;
   const std::int64_t chunk_count = layer.chunks();
   const std::int64_t room = rows * layer.room();
-  Pieces pieces(context.shared_scratch(shared_bytes(layer, rows, gate.outputs(), length)));
-  const Matrix gates(pieces.take<float>(rows * gate.outputs()), rows, gate.outputs());
-  const ConstMatrix inputs = padded(x, length, pieces.take<float>(rows * length));
-  auto* const index = pieces.take<std::int32_t>(chunk_count * room);
-  auto* const h = pieces.take<float>(chunk_count * room);
-  auto* const counts = pieces.take<std::int64_t>(rows * chunk_count);
-  const std::span chunks(pieces.take<SparseLayer::Chunk>(chunk_count), static_cast<std::size_t>(chunk_count));
+  const auto carve = [&](Carver& carver) {
+    return carve_shared(carver, layer, rows, gate.outputs(), length);
+  };
+  Carver carver(context.shared_scratch(bytes_of(carve)));
+  const SharedScratch scratch = carve(carver);
+  const Matrix gates(scratch.gates, rows, gate.outputs());
+  const ConstMatrix inputs = padded(x, length, scratch.inputs);
+  const std::span chunks(scratch.chunks, static_cast<std::size_t>(chunk_count));
   const auto tile_of = [&](int worker) {
-    const std::size_t bytes = Pieces::bytes<float>(layer.tile_room());
+    const std::size_t bytes = tile_bytes(layer);
     return bytes == 0 ? nullptr : reinterpret_cast<float*>(context.scratch(worker, bytes));
   };
 
@@ -162,9 +181,9 @@ std::int64_t run_shared(OpContext& context, const SparseLayer& layer, const Line
   context.pool().parallel_for(chunk_count, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t c = begin; c < end; ++c) {
       SparseLayer::Chunk& chunk = chunks[static_cast<std::size_t>(c)];
-      chunk = {.lists = {.index = index + c * room,
-                         .h = h + c * room,
-                         .counts = counts + c * rows,
+      chunk = {.lists = {.index = scratch.index + c * room,
+                         .h = scratch.h + c * room,
+                         .counts = scratch.counts + c * rows,
                          .room = layer.room()}};
       layer.up(c, inputs, gates, tile_of(worker), chunk);
     }
@@ -266,11 +285,11 @@ ScratchSize FeedForward::scratch_size(const OpContext& context, const FeedForwar
   for (std::int64_t rows = 1; rows <= std::min(max_rows, std::max(block_rows, shared_rows)); ++rows) {
     const feed_forward::SparseLayer layer(context, up, down, neurons, rows);
     if (rows <= block_rows)
-      size.cover({.worker = feed_forward::block_bytes(layer, rows, neurons, up.length(),
-                                                      multiplier.scratch_bytes(rows, inputs))});
+      size.cover({.worker = bytes_of(feed_forward::carve_block, layer, rows, neurons, up.length(),
+                                     multiplier.scratch_bytes(rows, inputs))});
     if (rows <= shared_rows)
-      size.cover({.worker = Pieces::bytes<float>(layer.tile_room()),
-                  .shared = feed_forward::shared_bytes(layer, rows, neurons, up.length())});
+      size.cover({.worker = feed_forward::tile_bytes(layer),
+                  .shared = bytes_of(feed_forward::carve_shared, layer, rows, neurons, up.length())});
   }
   size.cover(Linear::scratch_size(context, gate, std::min(max_rows, shared_rows)));
   return size;

@@ -35,7 +35,7 @@ double best_rate(double amount, Work&& work) {
 double measure_fma_peak(ThreadPool& pool, Isa isa) {
   const auto& kernel = kernels(isa);
   float unused = 1.0F;
-  const std::int64_t rounds = isa == Isa::scalar ? kFmaRounds / 16 : kFmaRounds;
+  const std::int64_t rounds = isa == Isa::scalar ? kFmaRounds / 256 : kFmaRounds;
   const double flops = kernel.multiply_add(1, &unused) * static_cast<double>(rounds) * pool.size();
   return best_rate(flops, [&] {
     pool.run([&](int /*worker*/) {

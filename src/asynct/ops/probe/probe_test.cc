@@ -46,7 +46,7 @@ TEST(LastLevelCache, EachIsCountedOnce) {
 
 TEST(Probe, PeaksAreNumbers) {
   ThreadPool pool(1);
-  EXPECT_GT(measure_fma_peak(pool, Isa::scalar), 1e7);
+  EXPECT_GT(measure_fma_peak(pool, select_isa()), 1e7);
 }
 
 }  // namespace
