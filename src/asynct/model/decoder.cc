@@ -76,7 +76,7 @@ Decoder::Activations Decoder::activations(std::int64_t rows) const {
 }
 
 ConstMatrix Decoder::forward(const StepBatch& batch, const KvCache& cache) {
-  assert(batch.rows() <= max_rows_);
+  assert(batch.rows() <= max_rows());
   const Activations a = activations(batch.rows());
   const std::size_t last = layers_.size() - 1;
   rope_.prepare(*std::max_element(batch.context_length.begin(), batch.context_length.end()));

@@ -28,6 +28,8 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   const Head& head() const { return *head_; }
+  /// Rows a step may have.
+  std::int64_t max_rows() const { return max_rows_; }
 
   /// Runs the batch over the cache. Returns the final hidden states of batch.logits_rows [R, d], after the
   /// final norm, valid until the next call.
