@@ -112,30 +112,32 @@ void Multiplier::multiply(const PackedRows& x, std::int64_t first_panel, Matrix 
                     .y = y.data,
                     .y_stride = y.stride,
                     .columns = y.cols});
-  else if (x.rows <= table_.max_rows)
+  else if (x.rows <= (widens(table_, weight_.storage()) ? 2 : 1) * table_.max_rows)
     multiply_few(x, first_panel, y);
   else
     multiply_many(x, first_panel, y);
 }
 
-// One tile of rows: weights pass once through the registers, all inputs at a time, as many panels together as
-// the registers hold.
+// One tile of rows, or two: weights pass through the registers, all inputs at a time, as many panels together
+// as the registers hold. Two tiles widen weights twice, which costs less than a widened copy.
 void Multiplier::multiply_few(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
+  const std::int64_t height = x.rows <= table_.max_rows ? x.rows : (x.rows + 1) / 2;
   for (std::int64_t p = 0; p < panels;) {
-    const int log = panel_log(table_, weight_.storage(), x.rows, panels - p);
+    const int log = panel_log(table_, weight_.storage(), height, panels - p);
     const std::int64_t count = std::int64_t{1} << log;
-    table_.tile[static_cast<int>(weight_.storage())][x.rows - 1][log]({
-        .a = x.data,
-        .block_stride = x.rows * kRowStride,
-        .b = weight_.panel(first_panel + p),
-        .panel_stride = weight_.panel_bytes(),
-        .inputs = tile_inputs(table_, x.inputs),
-        .c = y.data + p * kPanel,
-        .c_stride = y.stride,
-        .columns = std::min(count * kPanel, y.cols - p * kPanel),
-        .accumulate = false,
-    });
+    for (std::int64_t begin = 0; begin < x.rows; begin += height)
+      table_.tile[static_cast<int>(weight_.storage())][std::min(height, x.rows - begin) - 1][log]({
+          .a = x.data + begin * kRowStride,
+          .block_stride = x.rows * kRowStride,
+          .b = weight_.panel(first_panel + p),
+          .panel_stride = weight_.panel_bytes(),
+          .inputs = tile_inputs(table_, x.inputs),
+          .c = y.data + begin * y.stride + p * kPanel,
+          .c_stride = y.stride,
+          .columns = std::min(count * kPanel, y.cols - p * kPanel),
+          .accumulate = false,
+      });
     p += count;
   }
 }
