@@ -1,24 +1,29 @@
 #!/bin/bash
-# Runs every fuzzer for SECONDS_EACH (default 60) from its kept seeds; new inputs go to a scratch folder. Fails on the
-# first crash, leak, hang or sanitizer report, and leaves the input beside the build.
+# Runs every fuzzer for SECONDS_EACH (default 60) from its kept seeds, one a core at a time; new inputs go to a scratch
+# folder. Fails on a crash, leak, hang or sanitizer report, and leaves the input beside the build.
 # usage: fuzz/smoke.sh BUILD_DIR
 set -euo pipefail
 root=$(cd "$(dirname "$0")" && pwd)
-build=$1
-seconds=${SECONDS_EACH:-60}
-found=0
-for fuzzer in "$build"/fuzz_*; do
-  [ -f "$fuzzer" ] && [ -x "$fuzzer" ] || continue
-  found=1
-  name=$(basename "$fuzzer"); name=${name#fuzz_}
-  corpus=$(mktemp -d)
-  echo "fuzz $name: $seconds s"
+export root build=$1 seconds=${SECONDS_EACH:-60}
+
+smoke() {
+  local name corpus log status=0
+  name=$(basename "$1"); name=${name#fuzz_}
   log=$build/fuzz-$name.log
-  status=0
-  "$fuzzer" "$corpus" "$root/seeds/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  corpus=$(mktemp -d)
+  "$1" "$corpus" "$root/seeds/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="$build/crash-$name-" -print_final_stats=1 >"$log" 2>&1 || status=$?
-  grep -E 'number_of_executed_units' "$log" || true
   rm -rf "$corpus"
-  [ "$status" -eq 0 ] || { tail -40 "$log"; echo "fuzz $name: failed with status $status" >&2; exit 1; }
-done
-[ "$found" -eq 1 ] || { echo "no fuzzers in $build" >&2; exit 1; }
+  if [ "$status" -eq 0 ]; then
+    echo "fuzz $name: $seconds s, $(grep -o 'number_of_executed_units.*' "$log" || echo done)"
+  else
+    tail -40 "$log"
+    echo "fuzz $name: failed with status $status" >&2
+    return 1
+  fi
+}
+export -f smoke
+
+fuzzers=$(find "$build" -maxdepth 1 -name 'fuzz_*' -type f -executable)
+[ -n "$fuzzers" ] || { echo "no fuzzers in $build" >&2; exit 1; }
+xargs -P "$(nproc)" -I{} bash -c 'smoke {}' <<<"$fuzzers"
