@@ -73,7 +73,7 @@ std::byte* map_aligned(std::size_t bytes) {
 Buffer::Buffer(std::size_t bytes, Pages pages) : size_(bytes) {
   if (bytes == 0) return;
   constexpr std::size_t kCacheLine = 64;
-  if (bytes < 2 * kHugePage) {
+  if (bytes < kHugePage) {
     auto* const memory = std::aligned_alloc(kCacheLine, round_up(bytes, kCacheLine));
     if (memory == nullptr) throw std::bad_alloc();
     data_.reset(static_cast<std::byte*>(memory));

@@ -121,39 +121,94 @@ inline std::uint64_t weigh(const UnitArgs& unit, PooledWeights pooled, int n, st
   return pooled(scores, vecs, visible, unit.factors[unit.heads[n % unit.live]]);
 }
 
+/// A tile's weights over one span and the value rows they need.
 template <class T>
-void run_tile(const UnitArgs& unit, PooledWeights pooled, const Span<T>& span, std::int64_t begin,
-              Tile tile) {
+struct WeighedTile {
+  Tile tile;
+  Span<T> span;
+  std::uint64_t needed[kTileQueries + 1];  // by each query
+  std::uint64_t by_any;
+  int by_each;
+  alignas(64) float buffer[kTileQueries * kScoreStride];
+
+  float* scores() { return buffer + kGroupKeys; }
+};
+
+/// False: the tile sees no key of the span.
+template <class T>
+bool weigh_tile(const UnitArgs& unit, PooledWeights pooled, const Span<T>& span, std::int64_t begin,
+                Tile tile, WeighedTile<T>& weighed) {
   const std::int64_t visible_to_last = position(unit, tile.first + tile.count - 1) + 1 - begin;
-  if (visible_to_last <= 0) return;
+  if (visible_to_last <= 0) return false;
   const auto keys = static_cast<int>(least(visible_to_last, kSpanKeys));
   const int groups = (keys + kGroupKeys - 1) / kGroupKeys;
-  alignas(64) float buffer[kTileQueries * kScoreStride];
-  float* const scores = buffer + kGroupKeys;
+  float* const scores = weighed.scores();
   kScoreKernels<T>[tile.count - 1](unit.work.queries + tile.first, unit.head_dim, span, groups, unit.scale,
                                    scores);
-  std::uint64_t needed[kTileQueries + 1] = {};
-  std::uint64_t by_any = 0;
-  int by_each = 0;
-  float* sums[kTileQueries + 1];
-  const float* weights[kTileQueries + 1];
+  weighed.tile = tile;
+  weighed.span = span;
+  weighed.by_any = 0;
+  weighed.by_each = 0;
   for (int m = 0; m < tile.count; ++m) {
     const int n = tile.first + m;
-    weights[m] = scores + m * kScoreStride;
-    needed[m] = weigh(unit, pooled, n, position(unit, n) + 1 - begin, groups, scores + m * kScoreStride);
-    by_any |= needed[m];
-    by_each += __builtin_popcountll(needed[m]);
-    sums[m] = unit.work.chunk.values + std::int64_t{n} * unit.padded_dim;
+    const std::uint64_t needed =
+        weigh(unit, pooled, n, position(unit, n) + 1 - begin, groups, scores + m * kScoreStride);
+    weighed.needed[m] = needed;
+    weighed.by_any |= needed;
+    weighed.by_each += __builtin_popcountll(needed);
   }
+  weighed.needed[tile.count] = 0;
+  if (memory_bound(unit)) prefetch_rows(unit, span, weighed.by_any);
+  return true;
+}
+
+template <class T>
+void add_tile(const UnitArgs& unit, WeighedTile<T>& weighed) {
+  const Tile tile = weighed.tile;
+  float* sums[kTileQueries + 1];
+  for (int m = 0; m < tile.count; ++m)
+    sums[m] = unit.work.chunk.values + std::int64_t{tile.first + m} * unit.padded_dim;
   // A register tile multiplies by the zeros of its other queries, but reads a value row once for all.
-  if (kSparseGain * by_each >= tile.count * __builtin_popcountll(by_any) || tile.count == 1) {
-    if (memory_bound(unit)) prefetch_rows(unit, span, by_any);
-    return kValueKernels<T>[tile.count - 1](scores, by_any, span.rows, unit.padded_dim, sums);
-  }
-  weights[tile.count] = scores;  // an odd last query is paired with one that needs nothing
+  if (kSparseGain * weighed.by_each >= tile.count * __builtin_popcountll(weighed.by_any) || tile.count == 1)
+    return kValueKernels<T>[tile.count - 1](weighed.scores(), weighed.by_any, weighed.span.rows,
+                                            unit.padded_dim, sums);
+  const float* weights[kTileQueries + 1];
+  for (int m = 0; m < tile.count; ++m) weights[m] = weighed.scores() + m * kScoreStride;
+  weights[tile.count] = weighed.scores();  // an odd last query is paired with one that needs nothing
   sums[tile.count] = unit.work.spare;
   for (int m = 0; m < tile.count; m += 2)
-    add_sparse_values(weights + m, needed + m, span.rows, unit.padded_dim, sums + m);
+    add_sparse_values(weights + m, weighed.needed + m, weighed.span.rows, unit.padded_dim, sums + m);
+}
+
+/// The spans of a chunk from `begin` to `end`.
+template <class T, class MakeSpan>
+void run_spans(const UnitArgs& unit, PooledWeights pooled, std::int64_t begin, std::int64_t end,
+               MakeSpan make_span) {
+  WeighedTile<T> weighed;
+  for (; begin < end; begin += kSpanKeys) {
+    const Span<T> span = make_span(begin, static_cast<int>(least(kSpanKeys, end - begin)));
+    for_each_tile(unit, [&](Tile tile) {
+      if (weigh_tile(unit, pooled, span, begin, tile, weighed)) add_tile(unit, weighed);
+    });
+  }
+}
+
+/// The same for one tile and spans in place: values of a span are added when the scores of the next one are
+/// known, and their rows are fetched meanwhile. Not for softmax, whose scores may rescale the sums.
+template <class T, class MakeSpan>
+void run_spans_ahead(const UnitArgs& unit, PooledWeights pooled, std::int64_t begin, std::int64_t end,
+                     MakeSpan make_span) {
+  WeighedTile<T> slots[2];
+  WeighedTile<T>* before = nullptr;
+  WeighedTile<T>* next = slots;
+  for (; begin < end; begin += kSpanKeys) {
+    const Span<T> span = make_span(begin, static_cast<int>(least(kSpanKeys, end - begin)));
+    if (!weigh_tile(unit, pooled, span, begin, Tile{0, queries(unit)}, *next)) break;
+    if (before != nullptr) add_tile(unit, *before);
+    before = next;
+    next = before == slots ? slots + 1 : slots;
+  }
+  if (before != nullptr) add_tile(unit, *before);
 }
 
 /// Scores of the last keys before `begin`, for pooling across the border of a unit.
@@ -178,7 +233,8 @@ inline Sums partial_sums(const UnitArgs& unit, std::int64_t chunk) {
   return {values, values + n * unit.padded_dim, values + n * (unit.padded_dim + 1)};
 }
 
-template <class T, class MakeSpan>
+/// kInPlace: spans stay valid when the next one is made.
+template <class T, bool kInPlace, class MakeSpan>
 void run_chunks(const UnitArgs& base, MakeSpan make_span) {
   UnitArgs unit = base;
   const PooledWeights pooled =
@@ -190,10 +246,10 @@ void run_chunks(const UnitArgs& base, MakeSpan make_span) {
     if (unit.partial != nullptr) unit.work.chunk = partial_sums(unit, chunk);
     clear(unit, unit.work.chunk);
     const std::int64_t chunk_end = least(end, (chunk + 1) * unit.chunk_keys);
-    for (std::int64_t begin = chunk * unit.chunk_keys; begin < chunk_end; begin += kSpanKeys) {
-      const Span<T> span = make_span(begin, static_cast<int>(least(kSpanKeys, chunk_end - begin)));
-      for_each_tile(unit, [&](Tile tile) { run_tile<T>(unit, pooled, span, begin, tile); });
-    }
+    if (kInPlace && queries(unit) <= kTileQueries && !unit.softmax)
+      run_spans_ahead<T>(unit, pooled, chunk * unit.chunk_keys, chunk_end, make_span);
+    else
+      run_spans<T>(unit, pooled, chunk * unit.chunk_keys, chunk_end, make_span);
     if (unit.partial != nullptr) continue;
     for (int n = 0; n < queries(unit); ++n) merge(unit, n, unit.work.chunk, unit.work.all);
   }
@@ -203,7 +259,7 @@ void run_chunks(const UnitArgs& base, MakeSpan make_span) {
 template <class T>
 void run_in_place(const UnitArgs& unit) {
   const std::int64_t end = least(unit.chunk_end * unit.chunk_keys, position(unit, queries(unit) - 1) + 1);
-  run_chunks<T>(unit, [&](std::int64_t begin, int keys) {
+  run_chunks<T, true>(unit, [&](std::int64_t begin, int keys) {
     const std::int64_t next = begin + kSpanKeys;
     if (memory_bound(unit) && next < end)
       prefetch_keys<T>(unit, next, static_cast<int>(least(kSpanKeys, end - next)));
@@ -220,7 +276,8 @@ void run_unit(const UnitArgs& unit) {
   const bool widen = !memory_bound(unit);
   if (in_place && !unit.key.bf16 && !unit.value.bf16) return run_in_place<float>(unit);
   if (in_place && unit.key.bf16 && unit.value.bf16 && !widen) return run_in_place<std::uint16_t>(unit);
-  run_chunks<float>(unit, [&](std::int64_t begin, int keys) { return packed_span(unit, begin, keys); });
+  run_chunks<float, false>(unit,
+                           [&](std::int64_t begin, int keys) { return packed_span(unit, begin, keys); });
 }
 
 void reduce(const UnitArgs& unit) {

@@ -101,10 +101,12 @@ void dot_groups(const float* x, std::int64_t length, const Rows& rows, const std
   if constexpr (kCount > 1) dot_groups<Row, kCount / 2>(x, length, rows, index + j, count - j, h + j);
 }
 
+constexpr int kNeurons = 8 / kVecs;  // at once
+
 template <class Row>
 void dots(const float* x, std::int64_t length, const Rows& rows, const std::int32_t* index,
           std::int64_t count, float* h) {
-  dot_groups<Row, 8 / kVecs>(x, length, rows, index, count, h);
+  dot_groups<Row, kNeurons>(x, length, rows, index, count, h);
 }
 
 // kGroups groups of columns in registers over all neurons.
@@ -156,10 +158,57 @@ void accumulate_blocks(const float* h, const Rows& rows, const std::int32_t* ind
 // Half the registers hold sums: 256 columns with AVX-512, 64 with AVX2.
 constexpr int kSumGroups = Vec::kLanes == 16 ? 8 : 2;
 
+// kCount neurons into y: their rows pass whole, so that few rows of memory are open at a time. y is in L1,
+// and its vectors are independent chains that hide the latency of an FMA. `next` as for dot_neurons.
+template <class Row, int kCount>
+void accumulate_neurons(const float* h, const Rows& rows, const std::int32_t* index, const std::int32_t* next,
+                        std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  const char* row[kCount];
+  const char* next_row[kCount];
+  Vec factor[kCount];
+  for (int j = 0; j < kCount; ++j) {
+    row[j] = row_of(rows, index[j]) + first * Row::kBytes;
+    next_row[j] = row_of(rows, next[j]) + first * Row::kBytes;
+    factor[j] = Vec::broadcast(h + j);
+  }
+  std::int64_t offset = 0;
+  for (std::int64_t c = 0; c < columns; c += kGroup, offset += kGroup * Row::kBytes) {
+    for (int j = 0; j < kCount; ++j) prefetch_group(next_row[j] + offset, kGroup * Row::kBytes);
+#pragma GCC unroll 4
+    for (int v = 0; v < kGroupVecs; ++v) {
+      const std::int64_t left = columns - c - v * Vec::kLanes;
+      if (left <= 0) break;
+      float* const to = y + c + v * Vec::kLanes;
+      Vec sum = !accumulate ? Vec::zero() : left >= Vec::kLanes ? Vec::load(to) : Vec::load_first(to, left);
+#pragma GCC unroll 8
+      for (int j = 0; j < kCount; ++j) sum = Vec::fma(factor[j], Row::load(row[j] + offset, v), sum);
+      if (left >= Vec::kLanes)
+        sum.store(to);
+      else
+        sum.store_first(to, left);
+    }
+  }
+}
+
+// Groups of kCount neurons, the rest in halves of that.
+template <class Row, int kCount>
+void accumulate_groups(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                       std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  std::int64_t j = 0;
+  for (; j + kCount <= count; j += kCount, accumulate = true)
+    accumulate_neurons<Row, kCount>(h + j, rows, index + j,
+                                    index + (j + 2 * kCount <= count ? j + kCount : j), first, columns,
+                                    accumulate, y);
+  if constexpr (kCount > 1)
+    accumulate_groups<Row, kCount / 2>(h + j, rows, index + j, count - j, first, columns, accumulate, y);
+}
+
 template <class Row>
 void accumulate_rows(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
                      std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
-  accumulate_blocks<Row, kSumGroups, true>(h, rows, index, count, first, columns, accumulate, y);
+  if (count == 0 && !accumulate)
+    for (std::int64_t c = 0; c < columns; ++c) y[c] = 0;
+  accumulate_groups<Row, kNeurons>(h, rows, index, count, first, columns, accumulate, y);
 }
 
 void silu_product(float* gate, const float* up, std::int64_t count) {

@@ -46,7 +46,7 @@ void tile(const TileArgs& args) {
   // Weights that stream from memory: fetch each panel ahead of the hardware's guess. f32 under many rows is
   // the widened tile in L1.
   constexpr bool kStream = Panel::kStreams || kRows <= 4;
-  constexpr std::int64_t kAhead = 2048;  // bytes
+  constexpr std::int64_t kAhead = 1024;  // bytes
   constexpr int kColumns = kPanels * kPanel;
   float edge[kRows * kColumns];
   const bool whole = args.columns == kColumns;
@@ -66,6 +66,9 @@ void tile(const TileArgs& args) {
 
   const char* b = static_cast<const char*>(args.b);
   const float* block = args.a;
+  // Near the ends of its panels a group fetches the beginnings of the next group's.
+  const std::int64_t jump = (kPanels - 1) * args.panel_stride;
+  const char* const tail = b + args.inputs * kPanel * static_cast<std::int64_t>(sizeof(Element)) - kAhead;
   for (std::int64_t left = args.inputs; left > 0; left -= kBlockInputs, block += args.block_stride) {
     const float* a = block;
     const float* const a_end = a + (left < kBlockInputs ? left : kBlockInputs);
@@ -77,8 +80,9 @@ void tile(const TileArgs& args) {
         for (int v = 0; v < kVectors; ++v) {
           const char* const panel = b + (v / kVecs) * args.panel_stride;
           if (kStream && odd == 0 && v % kVecs == 0) {
-            prefetch(panel + kAhead);
-            if (sizeof(Element) == 4) prefetch(panel + kAhead + 64);
+            const char* const ahead = panel + kAhead + (b >= tail ? jump : 0);
+            prefetch(ahead);
+            if (sizeof(Element) == 4) prefetch(ahead + 64);
           }
           weight[v] = Panel::load(reinterpret_cast<const Element*>(panel), odd, v % kVecs * Vec::kLanes);
         }
