@@ -27,6 +27,11 @@ PROMPT = 512
 STEPS = 32
 
 
+@llama_cpp.llama_log_callback
+def silent(_level, _text, _data):
+    pass
+
+
 def requantize(source, target, ftype):
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = ftype
@@ -53,7 +58,8 @@ class LlamaCpp:
         start = time.perf_counter()
         for _ in range(STEPS):
             self.model.eval([token])
-            token = int(np.argmax(self.model.scores[self.model.n_tokens - 1])) if self.model.scores.size else 42
+            logits = llama_cpp.llama_get_logits_ith(self.model.ctx, -1)
+            token = int(np.argmax(np.ctypeslib.as_array(logits, shape=(self.model.n_vocab(),))))
         return PROMPT / prefill, STEPS / (time.perf_counter() - start)
 
 
@@ -80,6 +86,7 @@ def main():
     parser.add_argument("--output", default="bench/results/llama_cpp_cpu.json")
     args = parser.parse_args()
 
+    llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
     with tempfile.TemporaryDirectory() as folder:
         sides = {}
         for name, ftype in (("f16", llama_cpp.LLAMA_FTYPE_MOSTLY_F16), ("bf16", llama_cpp.LLAMA_FTYPE_MOSTLY_BF16)):
