@@ -26,7 +26,7 @@ import transformers  # noqa: E402
 from lm_eval.models.huggingface import HFLM  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BATCH_SIZES = {"arc_easy": (8, 16, 32, 64), "mmlu": (1, 4, 8, 16), "gsm8k": (4, 8, 16)}
+BATCH_SIZES = {"arc_easy": (8, 16, 32, 64), "mmlu": (1, 2, 4), "gsm8k": (4, 8, 16)}
 PROBE = {"arc_easy": 100, "mmlu": 1, "gsm8k": 16}  # documents (of each subject) that choose the batch size
 SHOTS = {"mmlu": 5}
 

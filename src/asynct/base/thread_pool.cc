@@ -12,9 +12,10 @@
 namespace asynct {
 namespace {
 
-// About 20 microseconds: longer than the gap between two operators of a layer, short enough to leave a shared
-// core to others when the engine is idle.
-constexpr int kSpins = 1000;
+// 100 to 200 microseconds: longer than the gap between two operators of a layer and than what one worker of a
+// small layer does alone (a sleeping thread takes tens of microseconds to wake), short enough to leave a
+// shared core to others when the engine is idle.
+constexpr int kSpins = 4000;
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "asynct/model/memory_plan.h"
 #include "asynct/ops/residual/residual_epilogue.h"
 
 namespace asynct {
@@ -27,6 +28,7 @@ Decoder::Decoder(OpContext& context, ModelSource source, std::int64_t max_rows)
       max_rows_(max_rows) {
   const ModelWeights& weights = source.weights;
   const std::int64_t d = config_.hidden_size;
+  context_.reserve_weights(held_bytes(weight_parts(config_, weights)));
   embedding_.emplace(weights.embedding, config_.embedding_multiplier);
   layers_.reserve(weights.layers.size());
   for (const LayerWeights& layer : weights.layers) add_layer(layer);

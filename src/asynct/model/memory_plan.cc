@@ -78,12 +78,6 @@ void add_layer(PartTable& table, const ModelConfig& config, const LayerWeights& 
   table.add("norms and heads", parameters, static_cast<std::size_t>(parameters) * sizeof(float));
 }
 
-std::size_t held(const std::vector<MemoryPart>& parts) {
-  std::size_t bytes = 0;
-  for (const MemoryPart& part : parts) bytes += part.mapped ? 0 : part.bytes;
-  return bytes;
-}
-
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t mib(std::int64_t bytes) { return divide_up(bytes, 1 << 20); }
@@ -98,7 +92,7 @@ class Sizes {
         size_(size),
         kv_(kv_shape(config, context.precision(), size.block_size)),
         weight_parts_(asynct::weight_parts(config, weights)),
-        weight_bytes_(held(weight_parts_)) {}
+        weight_bytes_(held_bytes(weight_parts_)) {}
 
   const KvShape& kv() const { return kv_; }
   std::size_t weight_bytes() const { return weight_bytes_; }
@@ -140,7 +134,7 @@ class Sizes {
 
   /// Bytes of everything that does not stay in the file.
   std::int64_t needed(std::int64_t blocks) const {
-    return static_cast<std::int64_t>(weight_bytes_ + held(run_parts(blocks)));
+    return static_cast<std::int64_t>(weight_bytes_ + held_bytes(run_parts(blocks)));
   }
 
   MemoryPlan plan(std::int64_t blocks) const {
@@ -222,6 +216,12 @@ std::vector<MemoryPart> weight_parts(const ModelConfig& config, const ModelWeigh
   table.norm(weights.final_norm, config.hidden_size);
   table.matrix("head", weights.head);
   return table.take();
+}
+
+std::size_t held_bytes(const std::vector<MemoryPart>& parts) {
+  std::size_t bytes = 0;
+  for (const MemoryPart& part : parts) bytes += part.mapped ? 0 : part.bytes;
+  return bytes;
 }
 
 KvShape kv_shape(const ModelConfig& config, Precision precision, std::int32_t block_size) {

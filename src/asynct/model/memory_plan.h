@@ -23,6 +23,9 @@ struct MemoryPart {
 /// Packed weights by part, the mapped embedding, and the parameters of norms and heads.
 std::vector<MemoryPart> weight_parts(const ModelConfig& config, const ModelWeights& weights);
 
+/// Of the parts that are not mapped.
+std::size_t held_bytes(const std::vector<MemoryPart>& parts);
+
 /// What a cache for this model looks like.
 KvShape kv_shape(const ModelConfig& config, Precision precision, std::int32_t block_size);
 

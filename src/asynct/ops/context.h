@@ -59,6 +59,11 @@ class OpContext {
     shared_scratch(size.shared);
   }
 
+  /// Memory for the weights of operators made from now on, `bytes` of it in one piece; outside of parallel
+  /// regions, as is weight_arena().
+  void reserve_weights(std::size_t bytes) { weights_ = Arena(bytes, Pages::huge); }
+  Arena& weight_arena() const { return weights_; }
+
   /// Bytes held for all workers together.
   std::size_t scratch_bytes() const {
     std::size_t bytes = shared_.size();
@@ -72,6 +77,7 @@ class OpContext {
   Precision precision_;
   std::vector<Buffer> scratch_;
   Buffer shared_;
+  mutable Arena weights_{0, Pages::huge};  // operators own what they take from it
 };
 
 }  // namespace asynct

@@ -51,6 +51,7 @@ float TensorView::at(std::int64_t index) const {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kCacheLine = 64;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -72,16 +73,15 @@ std::byte* map_aligned(std::size_t bytes) {
 
 Buffer::Buffer(std::size_t bytes, Pages pages) : size_(bytes) {
   if (bytes == 0) return;
-  constexpr std::size_t kCacheLine = 64;
   if (bytes < kHugePage) {
     auto* const memory = std::aligned_alloc(kCacheLine, round_up(bytes, kCacheLine));
     if (memory == nullptr) throw std::bad_alloc();
-    data_.reset(static_cast<std::byte*>(memory));
+    data_.reset(static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); });
     return;
   }
   const std::size_t mapped = round_up(bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
   if (mapped < bytes) throw std::bad_alloc();
-  data_ = {map_aligned(mapped), Free{mapped}};
+  data_.reset(map_aligned(mapped), [mapped](std::byte* p) { ::munmap(p, mapped); });
 #ifdef MADV_HUGEPAGE
   // Only advice: a kernel without huge pages changes nothing.
   if (pages == Pages::huge) ::madvise(data_.get(), mapped, MADV_HUGEPAGE);
@@ -89,11 +89,12 @@ Buffer::Buffer(std::size_t bytes, Pages pages) : size_(bytes) {
 #endif
 }
 
-void Buffer::Free::operator()(std::byte* p) const {
-  if (mapped > 0)
-    ::munmap(p, mapped);
-  else
-    std::free(p);
+Buffer Arena::take(std::size_t bytes) {
+  const std::size_t piece = round_up(bytes, kCacheLine);
+  if (piece < bytes || piece > whole_.size() - used_) return Buffer(bytes, pages_);
+  std::byte* const begin = whole_.data() + used_;
+  used_ += piece;
+  return {std::shared_ptr<std::byte>(whole_.data_, begin), bytes};
 }
 
 Tensor::Tensor(DType dtype, Shape shape)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "asynct/tensor/dtype.h"
 
@@ -79,12 +80,18 @@ using ConstMatrix = MatrixOf<const float>;
 /// resident only where it was written (the KV cache).
 enum class Pages { any, huge, small };
 
-/// Owns 64-byte aligned memory, not initialized. Moves, does not copy.
+/// Owns 64-byte aligned memory, or a piece of an Arena's; not initialized. Moves, does not copy.
 class Buffer {
  public:
   Buffer() = default;
   /// std::bad_alloc when there is no memory.
   explicit Buffer(std::size_t bytes, Pages pages = Pages::any);
+
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() = default;
 
   std::byte* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
@@ -94,12 +101,27 @@ class Buffer {
   }
 
  private:
-  struct Free {
-    std::size_t mapped;  // bytes of a mapping of its own; 0: from the heap
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte, Free> data_{nullptr, Free{0}};
+  friend class Arena;
+  Buffer(std::shared_ptr<std::byte> data, std::size_t bytes) : data_(std::move(data)), size_(bytes) {}
+
+  std::shared_ptr<std::byte> data_;  // pieces share their arena's memory
   std::size_t size_ = 0;
+};
+
+/// One buffer given out in pieces that keep it alive: matrices too small for a page of 2 MB each lie in
+/// shared ones.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(std::size_t bytes, Pages pages) : whole_(bytes, pages), pages_(pages) {}
+
+  /// `bytes` of the arena, or where it has less left, of memory of their own.
+  Buffer take(std::size_t bytes);
+
+ private:
+  Buffer whole_;
+  Pages pages_ = Pages::any;
+  std::size_t used_ = 0;
 };
 
 /// A contiguous tensor that owns its memory.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <vector>
 
 namespace asynct {
 namespace {
@@ -38,6 +40,25 @@ TEST(Tensor, OwnsAlignedMemoryAndViewsIt) {
   for (auto& value : t.values<Bf16>()) value = to_bf16(0.5F);
   EXPECT_EQ(t.view().at(14), 0.5F);
   EXPECT_EQ(t.shape().to_string(), "[3, 5]");
+}
+
+TEST(Arena, GivesPiecesThatKeepItAliveAndOwnMemoryBeyondThem) {
+  std::vector<Buffer> pieces;
+  {
+    Arena arena(1000, Pages::huge);
+    for (const std::size_t bytes : {1U, 65U, 700U, 100U, 5000U, 100U, 0U})
+      pieces.push_back(arena.take(bytes));
+  }
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pieces[i].data()) % 64, 0U);
+    std::memset(pieces[i].data(), static_cast<int>(i) + 1, pieces[i].size());
+  }
+  EXPECT_EQ(pieces[1].data() - pieces[0].data(), 64);
+  EXPECT_EQ(pieces[2].data() - pieces[1].data(), 128);
+  EXPECT_EQ(pieces[4].size(), 5000U);
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    for (std::size_t j = 0; j < pieces[i].size(); ++j)
+      ASSERT_EQ(pieces[i].data()[j], static_cast<std::byte>(i + 1)) << i << ' ' << j;
 }
 
 TEST(Matrix, SlicesKeepTheStride) {

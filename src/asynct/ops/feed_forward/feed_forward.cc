@@ -29,8 +29,8 @@ FeedForward::FeedForward(const OpContext& context, const FeedForwardWeights& wei
     fail("feed-forward weights have shapes gate ", gate.to_string(), ", up ", weights.up.shape.to_string(),
          ", down ", down.to_string(), "; expected [F, d], [F, d], [d, F]");
   if (activation == Activation::relu) {
-    up_ = feed_forward::NeuronRows(context.pool(), weights.up, false);
-    down_ = feed_forward::NeuronRows(context.pool(), weights.down, true);
+    up_ = feed_forward::NeuronRows(context.pool(), weights.up, false, context.weight_arena());
+    down_ = feed_forward::NeuronRows(context.pool(), weights.down, true, context.weight_arena());
   } else {
     const TensorView parts[] = {weights.down};
     dense_down_.emplace(context, parts);

@@ -35,11 +35,11 @@ std::size_t NeuronRows::bytes() const {
                      "packed feed-forward weights");
 }
 
-NeuronRows::NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed) {
+NeuronRows::NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed, Arena& memory) {
   const std::int64_t neurons = weight.shape[transposed ? 1 : 0];
   const std::int64_t elements = weight.shape[transposed ? 0 : 1];
   *this = outline(weight.dtype, neurons, elements);
-  packed_ = Buffer(bytes(), Pages::huge);
+  packed_ = memory.take(bytes());
   // Neighbouring columns of a transposed matrix share cache lines: a piece of 32 rows reads whole ones.
   pool.parallel_for(neurons, 32, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t f = begin; f < end; ++f) {

@@ -15,7 +15,7 @@ class NeuronRows {
  public:
   NeuronRows() = default;
   /// [F, d] as it is (up), or [d, F] transposed (down): neurons are its columns then.
-  NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed);
+  NeuronRows(ThreadPool& pool, const TensorView& weight, bool transposed, Arena& memory);
 
   /// The same sizes and no weights.
   static NeuronRows outline(DType dtype, std::int64_t neurons, std::int64_t elements);

@@ -21,7 +21,7 @@ std::int64_t chunk_of(const NeuronRows& up, std::int64_t neurons, std::int64_t r
   constexpr std::int64_t kBytes = 128 << 10;
   const std::int64_t most =
       rows == 1 ? 1024 : std::clamp<std::int64_t>(kBytes / up.rows().row_bytes, 64, 256);
-  const std::int64_t share = workers == 1 ? neurons : neurons / (4 * workers);
+  const std::int64_t share = workers == 1 ? neurons : neurons / ((rows == 1 ? 2 : 4) * workers);
   return std::max<std::int64_t>(64, std::min(most, share) / 64 * 64);
 }
 

@@ -123,7 +123,8 @@ TEST(AmxProduct, SumsInTheOrderOfTheContract) {
     x.fill(random, Precision::bf16);
     const Tensor weight = random_tensor(random, DType::bf16, {c.outputs, c.inputs});
     const TensorView parts[] = {weight.view()};
-    const PackedMatrix packed(pool, parts);
+    Arena memory;
+    const PackedMatrix packed(pool, parts, memory);
     std::vector<float> plain(static_cast<std::size_t>(c.outputs * c.inputs));
     copy_to_float(weight.view(), plain.data());
     GuardedMatrix expected(c.rows, c.outputs, 0);
@@ -151,7 +152,8 @@ TEST(AmxProduct, ARowDoesNotKnowItsBatch) {
   x.fill(random, Precision::bf16);
   const Tensor weight = random_tensor(random, DType::bf16, {kOutputs, kInputs});
   const TensorView parts[] = {weight.view()};
-  const PackedMatrix packed(pool, parts);
+  Arena memory;
+  const PackedMatrix packed(pool, parts, memory);
   GuardedMatrix expected(kRows, kOutputs, 0);
   for (std::int64_t r = 0; r < kRows; ++r)
     multiply(packed, x.matrix().slice_rows(r, 1), 4, expected.matrix().slice_rows(r, 1));
@@ -168,7 +170,8 @@ TEST(AmxProduct, NanAndInfinityStayInTheirRow) {
   ThreadPool pool(1);
   const Tensor weight = random_tensor(random, DType::bf16, {33, 70});
   const TensorView parts[] = {weight.view()};
-  const PackedMatrix packed(pool, parts);
+  Arena memory;
+  const PackedMatrix packed(pool, parts, memory);
   for (const std::int64_t rows : {7, 40})
     for (const float bad : {std::bit_cast<float>(0x7f800001U), -std::numeric_limits<float>::infinity()}) {
       GuardedMatrix x(rows, 70, 0);
@@ -189,7 +192,8 @@ TEST(AmxProduct, RoundsWhatIsNotBf16) {
   ThreadPool pool(1);
   const Tensor weight = random_tensor(random, DType::bf16, {5, 40});
   const TensorView parts[] = {weight.view()};
-  const PackedMatrix packed(pool, parts);
+  Arena memory;
+  const PackedMatrix packed(pool, parts, memory);
   GuardedMatrix x(3, 40, 0);
   x.fill(random);
   GuardedMatrix rounded(3, 40, 0);

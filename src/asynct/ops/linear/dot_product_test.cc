@@ -126,7 +126,8 @@ float chain(const float* x, const float* weight, std::int64_t inputs) {
 void expect_chains(const KernelTable& table, ConstMatrix x, const Tensor& weight, std::int64_t gap) {
   ThreadPool pool(1);
   const TensorView parts[] = {weight.view()};
-  const PackedMatrix packed(pool, parts);
+  Arena memory;
+  const PackedMatrix packed(pool, parts, memory);
   std::vector<float> plain(static_cast<std::size_t>(weight.view().shape.elements()));
   copy_to_float(weight.view(), plain.data());
   GuardedMatrix expected(x.rows, packed.outputs(), 0);
@@ -190,7 +191,8 @@ TEST(DotProduct, ARowDoesNotKnowItsBatch) {
     x.fill(random, Precision::bf16);
     const Tensor weight = random_tensor(random, DType::bf16, {kOutputs, kInputs});
     const TensorView parts[] = {weight.view()};
-    const PackedMatrix packed(pool, parts);
+    Arena memory;
+    const PackedMatrix packed(pool, parts, memory);
     GuardedMatrix expected(kRows, kOutputs, 0);
     for (std::int64_t r = 0; r < kRows; ++r)
       multiply(table, packed, x.matrix().slice_rows(r, 1), 4, expected.matrix().slice_rows(r, 1));
@@ -209,7 +211,8 @@ TEST(DotProduct, NanAndInfinityStayInTheirRow) {
     ThreadPool pool(1);
     const Tensor weight = random_tensor(random, DType::bf16, {33, 71});
     const TensorView parts[] = {weight.view()};
-    const PackedMatrix packed(pool, parts);
+    Arena memory;
+    const PackedMatrix packed(pool, parts, memory);
     for (const std::int64_t rows : {7, 40})
       for (const float bad : {std::bit_cast<float>(0x7f800001U), -std::numeric_limits<float>::infinity()}) {
         GuardedMatrix x(rows, 71, 0);
@@ -237,7 +240,8 @@ TEST(DotProduct, RoundsWhatIsNotBf16) {
     const Tensor weight = random_tensor(random, DType::bf16, {5, 45});
     const TensorView parts[] = {weight.view()};
     ThreadPool pool(1);
-    const PackedMatrix packed(pool, parts);
+    Arena memory;
+    const PackedMatrix packed(pool, parts, memory);
     GuardedMatrix y(3, 5, 0);
     GuardedMatrix expected(3, 5, 0);
     multiply(table, packed, x.matrix(), 1, y.matrix());

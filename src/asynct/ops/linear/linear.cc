@@ -11,7 +11,7 @@ namespace asynct {
 using linear::kPanel;
 
 Linear::Linear(const OpContext& context, std::span<const TensorView> parts)
-    : weight_(context.pool(), parts) {}
+    : weight_(context.pool(), parts, context.weight_arena()) {}
 
 ScratchSize Linear::scratch_size(const OpContext& context, const linear::PackedMatrix& weight,
                                  std::int64_t max_rows) {

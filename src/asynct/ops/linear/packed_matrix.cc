@@ -37,7 +37,7 @@ std::size_t PackedMatrix::bytes() const {
                      "packed weights");
 }
 
-PackedMatrix::PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts) {
+PackedMatrix::PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts, Arena& memory) {
   assert(!parts.empty());
   std::int64_t outputs = 0;
   for (const TensorView& part : parts) {
@@ -49,7 +49,7 @@ PackedMatrix::PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts) 
     outputs += part.shape[0];
   }
   *this = outline(parts[0].dtype, outputs, parts[0].shape[1]);
-  packed_ = Buffer(bytes(), Pages::huge);
+  packed_ = memory.take(bytes());
 
   pool.parallel_for(panels(), 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t p = begin; p < end; ++p) {

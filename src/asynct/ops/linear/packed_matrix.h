@@ -18,7 +18,7 @@ class PackedMatrix {
  public:
   PackedMatrix() = default;
   /// Matrices [n_i, k] of one dtype (f32, bf16 or f16), stacked along n.
-  PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts);
+  PackedMatrix(ThreadPool& pool, std::span<const TensorView> parts, Arena& memory);
 
   /// The same sizes and no weights: what a matrix will take is known before it is packed.
   static PackedMatrix outline(DType dtype, std::int64_t outputs, std::int64_t inputs);
