@@ -168,8 +168,10 @@ CgroupDirs cgroup_dirs(std::string_view cgroup, std::string_view mountinfo, std:
     if (!result.v2 && !contains(type[2], controller)) continue;
     // A container sees a part of the hierarchy: what lies above it cannot be read.
     const std::string_view top = mount[3] == "/" ? "" : mount[3];
-    std::string below(path.starts_with(top) && path.find("..") == path.npos ? path.substr(top.size()) : "");
-    while (!below.empty() && below != "/") {
+    const bool under = path.starts_with(top) && path.find("..") == path.npos;
+    std::string below(under ? path.substr(top.size()) : "");
+    if (!below.starts_with('/')) below.clear();  // a neighbour of `top` whose name begins with its name
+    while (below.size() > 1) {
       result.dirs.push_back(cat(mount[4], below));
       below.resize(below.find_last_of('/'));
     }

@@ -61,6 +61,11 @@ TEST(CgroupDirs, V1BesideAnEmptyV2) {
 TEST(CgroupDirs, PathsOutsideTheNamespaceAndNonsense) {
   const char* mounts = "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n";
   EXPECT_EQ(cgroup_dirs("0::/../../other\n", mounts, "cpu").dirs, std::vector<std::string>{"/cg"});
+  EXPECT_EQ(cgroup_dirs("0::a\n", mounts, "cpu").dirs, std::vector<std::string>{"/cg"});
+  const char* container = "30 23 0:26 /docker/abc /cg rw - cgroup2 cgroup2 rw\n";
+  EXPECT_EQ(cgroup_dirs("0::/docker/abcdef\n", container, "cpu").dirs, std::vector<std::string>{"/cg"});
+  EXPECT_EQ(cgroup_dirs("0::/docker/abc/d\n", container, "cpu").dirs,
+            (std::vector<std::string>{"/cg/d", "/cg"}));
   EXPECT_TRUE(cgroup_dirs("", mounts, "cpu").dirs.empty());
   EXPECT_TRUE(cgroup_dirs("0::/a\n", "", "cpu").dirs.empty());
   EXPECT_TRUE(cgroup_dirs("garbage\n:\n", "x - y\n - \n", "cpu").dirs.empty());

@@ -23,6 +23,17 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   return 1;
 }
 
+/// Says what is left and what to do; with too little memory for that, only what happened.
+void report_out_of_memory() noexcept {
+  try {
+    const asynct::MemoryBudget left = asynct::memory_budget();
+    asynct::print_error(asynct::cat("out of memory: ", left.bytes >> 20, " MiB are left (", left.bound,
+                                    "); raise the limit, or ask for less with --kv-memory and --threads"));
+  } catch (...) {
+    std::fputs("asynct: out of memory\n", stderr);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,9 +56,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error);
   } catch (const std::bad_alloc&) {
-    const asynct::MemoryBudget left = asynct::memory_budget();
-    asynct::print_error(asynct::cat("out of memory: ", left.bytes >> 20, " MiB are left (", left.bound,
-                                    "); raise the limit, or ask for less with --kv-memory and --threads"));
+    report_out_of_memory();
   } catch (const std::exception& error) {
     asynct::print_error(error.what());
   }

@@ -198,6 +198,7 @@ void run_spans(const UnitArgs& unit, PooledWeights pooled, std::int64_t begin, s
 template <class T, class MakeSpan>
 void run_spans_ahead(const UnitArgs& unit, PooledWeights pooled, std::int64_t begin, std::int64_t end,
                      MakeSpan make_span) {
+  if (queries(unit) < 1) return;
   WeighedTile<T> slots[2];
   WeighedTile<T>* before = nullptr;
   WeighedTile<T>* next = slots;

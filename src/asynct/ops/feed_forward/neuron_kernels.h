@@ -63,6 +63,13 @@ void round_values(float* values, std::int64_t count) {
   }
 }
 
+// What to fetch while neurons [j, j + size) of a list run: the next ones, as many as are left and the last of
+// these over again.
+const std::int32_t* next_group(const std::int32_t* index, std::int64_t j, std::int64_t size,
+                               std::int64_t count) {
+  return index + (j + 2 * size <= count ? j + size : count - size);
+}
+
 // Dot products of kCount neurons at once: independent chains that hide the latency of an FMA. `next` are
 // the neurons whose rows are fetched meanwhile.
 template <class Row, int kCount>
@@ -96,8 +103,7 @@ void dot_groups(const float* x, std::int64_t length, const Rows& rows, const std
                 std::int64_t count, float* h) {
   std::int64_t j = 0;
   for (; j + kCount <= count; j += kCount)
-    dot_neurons<Row, kCount>(x, length, rows, index + j, index + (j + 2 * kCount <= count ? j + kCount : j),
-                             h + j);
+    dot_neurons<Row, kCount>(x, length, rows, index + j, next_group(index, j, kCount, count), h + j);
   if constexpr (kCount > 1) dot_groups<Row, kCount / 2>(x, length, rows, index + j, count - j, h + j);
 }
 
@@ -108,55 +114,6 @@ void dots(const float* x, std::int64_t length, const Rows& rows, const std::int3
           std::int64_t count, float* h) {
   dot_groups<Row, kNeurons>(x, length, rows, index, count, h);
 }
-
-// kGroups groups of columns in registers over all neurons.
-template <class Row, int kGroups, bool kPrefetch>
-void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
-                        std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
-  constexpr std::int64_t kAhead = 4;  // neurons
-  Vec sum[kGroups * kGroupVecs];
-  const bool whole = columns >= kGroups * kGroup;
-#pragma GCC unroll 16
-  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
-    const std::int64_t left = columns - v * Vec::kLanes;
-    sum[v] = !accumulate || left <= 0       ? Vec::zero()
-             : whole || left >= Vec::kLanes ? Vec::load(y + v * Vec::kLanes)
-                                            : Vec::load_first(y + v * Vec::kLanes, left);
-  }
-  for (std::int64_t j = 0; j < count; ++j) {
-    const char* const row = row_of(rows, index[j]) + first * Row::kBytes;
-    const Vec factor = Vec::broadcast(h + j);
-    if (kPrefetch && j + kAhead < count)
-      prefetch_group(row_of(rows, index[j + kAhead]) + first * Row::kBytes, kGroups * kGroup * Row::kBytes);
-#pragma GCC unroll 16
-    for (int v = 0; v < kGroups * kGroupVecs; ++v)
-      sum[v] =
-          Vec::fma(factor, Row::load(row + v / kGroupVecs * kGroup * Row::kBytes, v % kGroupVecs), sum[v]);
-  }
-#pragma GCC unroll 16
-  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
-    const std::int64_t left = columns - v * Vec::kLanes;
-    if (whole || left >= Vec::kLanes)
-      sum[v].store(y + v * Vec::kLanes);
-    else if (left > 0)
-      sum[v].store_first(y + v * Vec::kLanes, left);
-  }
-}
-
-// Blocks of kGroups groups, the rest in halves of that.
-template <class Row, int kGroups, bool kPrefetch>
-void accumulate_blocks(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
-                       std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
-  constexpr std::int64_t kColumns = kGroups * kGroup;
-  for (; columns >= kColumns || (kGroups == 1 && columns > 0);
-       columns -= kColumns, first += kColumns, y += kColumns)
-    accumulate_columns<Row, kGroups, kPrefetch>(h, rows, index, count, first, columns, accumulate, y);
-  if constexpr (kGroups > 1)
-    accumulate_blocks<Row, kGroups / 2, kPrefetch>(h, rows, index, count, first, columns, accumulate, y);
-}
-
-// Half the registers hold sums: 256 columns with AVX-512, 64 with AVX2.
-constexpr int kSumGroups = Vec::kLanes == 16 ? 8 : 2;
 
 // kCount neurons into y: their rows pass whole, so that few rows of memory are open at a time. y is in L1,
 // and its vectors are independent chains that hide the latency of an FMA. `next` as for dot_neurons.
@@ -196,9 +153,8 @@ void accumulate_groups(const float* h, const Rows& rows, const std::int32_t* ind
                        std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
   std::int64_t j = 0;
   for (; j + kCount <= count; j += kCount, accumulate = true)
-    accumulate_neurons<Row, kCount>(h + j, rows, index + j,
-                                    index + (j + 2 * kCount <= count ? j + kCount : j), first, columns,
-                                    accumulate, y);
+    accumulate_neurons<Row, kCount>(h + j, rows, index + j, next_group(index, j, kCount, count), first,
+                                    columns, accumulate, y);
   if constexpr (kCount > 1)
     accumulate_groups<Row, kCount / 2>(h + j, rows, index + j, count - j, first, columns, accumulate, y);
 }

@@ -111,13 +111,58 @@ void tile_dots(const TileDots& job, ActiveLists lists) {
   }
 }
 
+// kGroups groups of columns of a tile in registers over all neurons.
+template <int kGroups>
+void accumulate_columns(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                        std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  Vec sum[kGroups * kGroupVecs];
+  const bool whole = columns >= kGroups * kGroup;
+#pragma GCC unroll 16
+  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
+    const std::int64_t left = columns - v * Vec::kLanes;
+    sum[v] = !accumulate || left <= 0       ? Vec::zero()
+             : whole || left >= Vec::kLanes ? Vec::load(y + v * Vec::kLanes)
+                                            : Vec::load_first(y + v * Vec::kLanes, left);
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    const char* const row = row_of(rows, index[j]) + first * F32Row::kBytes;
+    const Vec factor = Vec::broadcast(h + j);
+#pragma GCC unroll 16
+    for (int v = 0; v < kGroups * kGroupVecs; ++v)
+      sum[v] = Vec::fma(factor, F32Row::load(row + v / kGroupVecs * kGroup * F32Row::kBytes, v % kGroupVecs),
+                        sum[v]);
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kGroups * kGroupVecs; ++v) {
+    const std::int64_t left = columns - v * Vec::kLanes;
+    if (whole || left >= Vec::kLanes)
+      sum[v].store(y + v * Vec::kLanes);
+    else if (left > 0)
+      sum[v].store_first(y + v * Vec::kLanes, left);
+  }
+}
+
+// Blocks of kGroups groups, the rest in halves of that.
+template <int kGroups>
+void accumulate_blocks(const float* h, const Rows& rows, const std::int32_t* index, std::int64_t count,
+                       std::int64_t first, std::int64_t columns, bool accumulate, float* y) {
+  constexpr std::int64_t kColumns = kGroups * kGroup;
+  for (; columns >= kColumns || (kGroups == 1 && columns > 0);
+       columns -= kColumns, first += kColumns, y += kColumns)
+    accumulate_columns<kGroups>(h, rows, index, count, first, columns, accumulate, y);
+  if constexpr (kGroups > 1)
+    accumulate_blocks<kGroups / 2>(h, rows, index, count, first, columns, accumulate, y);
+}
+
+// Half the registers hold sums: 256 columns with AVX-512, 64 with AVX2.
+constexpr int kSumGroups = Vec::kLanes == 16 ? 8 : 2;
+
 void tile_accumulate(const float* tile, std::int64_t columns, std::int64_t rows, ActiveLists lists,
                      bool accumulate, float* y, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r)
     if (lists.counts[r] > 0 || !accumulate)
-      accumulate_blocks<F32Row, kSumGroups, false>(lists.h + r * lists.room, tile_rows(tile),
-                                                   lists.index + r * lists.room, lists.counts[r], 0, columns,
-                                                   accumulate, y + r * stride);
+      accumulate_blocks<kSumGroups>(lists.h + r * lists.room, tile_rows(tile), lists.index + r * lists.room,
+                                    lists.counts[r], 0, columns, accumulate, y + r * stride);
 }
 
 constexpr KernelTable make_table() {

@@ -117,6 +117,7 @@ struct TileBlock {
   float* y[2];  // where a row tile's sums belong
   std::int64_t y_stride;
   std::int64_t columns;  // of y from the first panel on
+  bool fetch;            // y, as for AmxArgs
 };
 
 template <int kSum, class Tiles>
@@ -144,6 +145,11 @@ void multiply_block(Tiles& tiles, const TileBlock& block) {
     else
       tiles.load(Tile<kSum>{}, block.partial + kSum * kTileFloats, kTileRowBytes);
   });
+  if (kRowTiles > 1 && block.fetch && block.last)
+    for (float* const y : block.y)
+      for (std::int64_t r = 0; r < block.a_step / kTileInputs; ++r)
+        for (int column = 0; column < kPanels; ++column)
+          __builtin_prefetch(y + r * block.y_stride + column * kPanel);
   const std::uint16_t* a = block.a;
   const std::byte* b = block.b;
   for (std::int64_t step = 0; step < block.steps; ++step) {
@@ -212,7 +218,8 @@ void multiply_shape(const AmxArgs& args) {
              .last = i == blocks - 1,
              .y = {y + rows.begin(t) * args.y_stride, y + rows.begin(t + kRowTiles - 1) * args.y_stride},
              .y_stride = args.y_stride,
-             .columns = args.columns - p * kPanel},
+             .columns = args.columns - p * kPanel,
+             .fetch = args.fetch},
             panels - p);
       }
 }

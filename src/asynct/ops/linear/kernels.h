@@ -32,6 +32,7 @@ struct TileArgs {
   std::int64_t c_stride;
   std::int64_t columns;  // valid columns of c, (P - 1) * kPanel < columns <= P * kPanel
   bool accumulate;       // start from c (an earlier block of inputs) instead of 0
+  bool fetch = false;    // ask for c's lines before the products: they lie in no cache nearby
 };
 using TileKernel = void (*)(const TileArgs&);
 
@@ -65,6 +66,7 @@ struct AmxArgs {
   float* y;
   std::int64_t y_stride;
   std::int64_t columns;  // of y
+  bool fetch;            // as for TileArgs
 };
 
 /// Kernels of bf16 rows and bf16 weights for any number of rows (amx_product.h).

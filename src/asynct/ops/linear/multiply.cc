@@ -100,7 +100,7 @@ PackedRows Multiplier::pack(ConstMatrix x, std::byte* scratch) const {
   return {scratch, data, x.rows, x.cols};
 }
 
-void Multiplier::multiply(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
+void Multiplier::multiply(const PackedRows& x, std::int64_t first_panel, Matrix y, bool fetch) const {
   assert(x.inputs == weight_.inputs() && x.rows == y.rows);
   assert(first_panel * kPanel + y.cols <= weight_.outputs());
   if (amx_ != nullptr)
@@ -111,11 +111,12 @@ void Multiplier::multiply(const PackedRows& x, std::int64_t first_panel, Matrix 
                     .panel_stride = weight_.panel_bytes(),
                     .y = y.data,
                     .y_stride = y.stride,
-                    .columns = y.cols});
+                    .columns = y.cols,
+                    .fetch = fetch});
   else if (x.rows <= (widens(table_, weight_.storage()) ? 2 : 1) * table_.max_rows)
     multiply_few(x, first_panel, y);
   else
-    multiply_many(x, first_panel, y);
+    multiply_many(x, first_panel, y, fetch);
 }
 
 // One tile of rows, or two: weights pass through the registers, all inputs at a time, as many panels together
@@ -144,7 +145,7 @@ void Multiplier::multiply_few(const PackedRows& x, std::int64_t first_panel, Mat
 
 // Many tiles of rows: a tile of weights, kBlockInputs by tile_panels, is widened once (pairs are not) and
 // stays in L1 while all tiles of rows pass it; sums continue from y at the next block of inputs.
-void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const {
+void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y, bool fetch) const {
   float* const tile = reinterpret_cast<float*>(x.scratch);
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   const std::int64_t row_tiles = (x.rows + table_.max_rows - 1) / table_.max_rows;
@@ -180,6 +181,7 @@ void Multiplier::multiply_many(const PackedRows& x, std::int64_t first_panel, Ma
             .c_stride = y.stride,
             .columns = std::min(count * kPanel, y.cols - p * kPanel),
             .accumulate = block > 0,
+            .fetch = fetch && block == 0,
         });
       }
     }

@@ -48,12 +48,13 @@ class Multiplier {
   PackedRows pack(ConstMatrix x, std::byte* scratch) const;
 
   /// y: the product's columns from kPanel * first_panel on, y.cols of them (whole panels, or up to the last
-  /// output).
-  void multiply(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
+  /// output). With `fetch` its lines are asked for ahead of the products: for a y beyond the caches of a
+  /// core.
+  void multiply(const PackedRows& x, std::int64_t first_panel, Matrix y, bool fetch = false) const;
 
  private:
   void multiply_few(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
-  void multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y) const;
+  void multiply_many(const PackedRows& x, std::int64_t first_panel, Matrix y, bool fetch) const;
 
   const KernelTable& table_;
   const AmxKernels* amx_;  // null where the table's kernels do the product

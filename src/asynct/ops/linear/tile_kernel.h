@@ -53,6 +53,11 @@ void tile(const TileArgs& args) {
   float* const c = whole ? args.c : edge;
   const std::int64_t c_stride = whole ? args.c_stride : kColumns;
 
+  if constexpr (kRows > 4)
+    if (whole && args.fetch)
+      for (int r = 0; r < kRows; ++r)
+        for (int column = 0; column < kColumns; column += 16) prefetch(c + r * c_stride + column);
+
   Vec sum[kRows][kVectors];
   if (args.accumulate) {
     if (!whole) copy_columns<kRows>(args.c, args.c_stride, edge, kColumns, args.columns);
@@ -68,7 +73,8 @@ void tile(const TileArgs& args) {
   const float* block = args.a;
   // Near the ends of its panels a group fetches the beginnings of the next group's.
   const std::int64_t jump = (kPanels - 1) * args.panel_stride;
-  const char* const tail = b + args.inputs * kPanel * static_cast<std::int64_t>(sizeof(Element)) - kAhead;
+  const char* const begin = b;
+  const std::int64_t tail = args.inputs * kPanel * static_cast<std::int64_t>(sizeof(Element)) - kAhead;
   for (std::int64_t left = args.inputs; left > 0; left -= kBlockInputs, block += args.block_stride) {
     const float* a = block;
     const float* const a_end = a + (left < kBlockInputs ? left : kBlockInputs);
@@ -80,7 +86,7 @@ void tile(const TileArgs& args) {
         for (int v = 0; v < kVectors; ++v) {
           const char* const panel = b + (v / kVecs) * args.panel_stride;
           if (kStream && odd == 0 && v % kVecs == 0) {
-            const char* const ahead = panel + kAhead + (b >= tail ? jump : 0);
+            const char* const ahead = panel + kAhead + (b - begin >= tail ? jump : 0);
             prefetch(ahead);
             if (sizeof(Element) == 4) prefetch(ahead + 64);
           }

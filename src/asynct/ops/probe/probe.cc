@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "asynct/base/limits.h"
 #include "asynct/ops/kernel_tables.h"
 #include "asynct/ops/probe/kernels.h"
 #include "asynct/tensor/tensor.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kRounds = 7;
 constexpr std::int64_t kFmaRounds = 4'000'000;
-constexpr std::size_t kReadBytes = std::size_t{1} << 30;  // beyond the largest cache of a socket
+constexpr std::int64_t kReadBytes = std::int64_t{1} << 30;  // beyond the largest cache of a socket
 
 const probe::KernelTable& kernels(Isa isa) {
   return select_kernels(isa, probe::kScalarKernels, probe::kAvx2Kernels, probe::kAvx512Kernels);
@@ -49,14 +50,18 @@ double measure_fma_peak(ThreadPool& pool, Isa isa) {
 
 double measure_read_bandwidth(ThreadPool& pool, Isa isa) {
   const auto& kernel = kernels(isa);
-  const Buffer buffer(kReadBytes);
   constexpr std::int64_t kPiece = 1 << 18;  // floats, 1 MiB
-  constexpr auto kFloats = static_cast<std::int64_t>(kReadBytes / sizeof(float));
-  pool.parallel_for(kFloats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+  // Half of what the process may have, where that is less: a probe must not run out of memory.
+  const std::int64_t room = memory_budget(pool.size()).bytes / 2;
+  const auto floats =
+      std::clamp<std::int64_t>(room, kPiece * 4, kReadBytes) / (kPiece * 4) * kPiece;  // whole pieces
+  const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  const Buffer buffer(bytes);
+  pool.parallel_for(floats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     std::fill(buffer.as<float>() + begin, buffer.as<float>() + end, 1.0F);
   });
-  return best_rate(static_cast<double>(kReadBytes), [&] {
-    pool.parallel_for(kFloats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+  return best_rate(static_cast<double>(bytes), [&] {
+    pool.parallel_for(floats, kPiece, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
       volatile float keep = kernel.read(buffer.as<float>() + begin, end - begin);
       (void)keep;
     });
