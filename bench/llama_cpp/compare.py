@@ -17,6 +17,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -108,7 +109,8 @@ def main():
     print(f"{'tokens/s, ' + str(args.threads) + ' threads':34} {'prefill':>9} {'decode':>9} {'ratios to the best llama.cpp':>30}")
     for name, (prefill, decode) in median.items():
         print(f"{name:34} {prefill:9.1f} {decode:9.2f} {prefill / best[0]:17.2f} {decode / best[1]:12.2f}")
-    report = {"prompt": PROMPT, "steps": STEPS, "threads": args.threads, "rounds": args.rounds, "median_tokens_per_second": median,
+    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    report = {"command": " ".join(["python", *sys.argv]), "cpu": f"{cpu}, {os.cpu_count()} logical cores", "prompt": PROMPT, "steps": STEPS, "threads": args.threads, "rounds": args.rounds, "median_tokens_per_second": median,
               "all": rates, "machine": side.machine, "active_neurons_synthetic": sides["asynct synthetic AsyncT bf16"].active,
               "llama_cpp_python": llama_cpp.__version__}
     pathlib.Path(args.output).parent.mkdir(parents=True, exist_ok=True)

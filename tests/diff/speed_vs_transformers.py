@@ -13,6 +13,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -108,7 +109,7 @@ def main():
         our_seconds, our_scores, tokens = asynct_run(args.asynct, args.model, task, limit, args.threads)
         same = all(f"{our_scores[k]:.4f}" == f"{v:.4f}" for k, v in hf_scores.items())
         rows.append(
-            {"task": task, "limit": limit, "shots": SHOTS.get(task), "asynct_seconds": our_seconds, "asynct_tokens": tokens,
+            {"task": task, "command": " ".join(["python", *sys.argv]), "limit": limit, "shots": SHOTS.get(task), "asynct_seconds": our_seconds, "asynct_tokens": tokens,
              "transformers_seconds": hf_seconds, "transformers_batch_size": batch,
              "transformers_probe_seconds": probes, "ratio": hf_seconds / our_seconds,
              "scores_equal": same, "scores": our_scores, "transformers_scores": hf_scores}
@@ -116,7 +117,7 @@ def main():
         print(f"{task}: asynct {our_seconds:.1f} s, transformers {hf_seconds:.1f} s (batch {batch}), "
               f"ratio {hf_seconds / our_seconds:.2f}, scores {'equal' if same else 'DIFFER'}", flush=True)
     record = {
-        "command": "python tests/diff/speed_vs_transformers.py", "threads": args.threads, "dtype": "fp32",
+        "threads": args.threads, "dtype": "fp32",
         "cpu": cpu_name(), "torch": torch.__version__, "transformers": transformers.__version__,
         "lm_eval": lm_eval.__version__, "rows": rows,
     }

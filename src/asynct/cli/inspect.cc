@@ -263,8 +263,9 @@ void add_inspect(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "show what a checkpoint is and what it will take");
   command->footer(
       "Heads of AsyncI attention are skip-safe (S <= 0 gives weight 0, so the value row is not read),\n"
-      "dead (weight always 0) or dense (no skipping). Memory is what eval and run hold with the same\n"
-      "options, at full batches and a full cache; the embedding table stays mapped.");
+      "dead (weight always 0) or dense (no skipping). Memory is what eval holds with the same options,\n"
+      "at full batches and a full cache (run has one sequence, so its default cache is smaller);\n"
+      "the embedding table stays mapped.");
   command->add_option("MODEL", arguments->dir, "directory with config.json and model.safetensors")
       ->required()
       ->check(CLI::ExistingDirectory);
