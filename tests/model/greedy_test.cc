@@ -4,25 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "asynct/base/json.h"
-#include "asynct/engine/engine.h"
-#include "asynct/engine/engine_factory.h"
 #include "model_harness.h"
 
 namespace asynct {
 namespace {
-
-class Collector : public EngineListener {
- public:
-  void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId /*id*/, Token token) override {
-    tokens.push_back(token);
-    return true;
-  }
-  void on_finished(RequestId /*id*/, FinishReason reason, std::string_view error) override {
-    EXPECT_EQ(reason, FinishReason::length) << error;
-  }
-  std::vector<Token> tokens;
-};
 
 TEST(AsyncTTiny, GreedyTokensAreTheReferences) {
   const std::string dir = "models/asynct-tiny";
@@ -32,12 +17,7 @@ TEST(AsyncTTiny, GreedyTokensAreTheReferences) {
   ASSERT_EQ(expected.size(), 256U);
   EXPECT_EQ(Tokenizer::load(dir).encode(golden.at("prompt").get<std::string>()), prompt);
   OpenedModel model = open_runner(dir, {.threads = 2, .max_sequences = 1});
-  Engine engine(*model.runner, model.engine);
-  Collector collector;
-  engine.submit({Request{.tokens = prompt, .max_new_tokens = 256}});  // no end tokens: it goes on past them
-  while (engine.step(collector)) {
-  }
-  EXPECT_EQ(collector.tokens, expected);
+  EXPECT_EQ(greedy_tokens(model, prompt, 256), expected);
 }
 
 }  // namespace

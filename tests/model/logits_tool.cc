@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "asynct/base/error.h"
-#include "asynct/engine/engine_factory.h"
 #include "model_harness.h"
 
 namespace asynct {
@@ -22,19 +21,6 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr std::int64_t kRows = 1024;  // a step
-
-class Collector : public EngineListener {
- public:
-  void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId /*id*/, Token token) override {
-    tokens.push_back(token);
-    return true;
-  }
-  void on_finished(RequestId /*id*/, FinishReason reason, std::string_view error) override {
-    if (reason != FinishReason::length) fail("generation ended early: ", error);
-  }
-  std::vector<Token> tokens;
-};
 
 bool read_record(std::vector<Token>& tokens) {
   std::uint32_t size = 0;
@@ -65,14 +51,7 @@ void write_logits(const std::string& dir, Precision precision) {
 void write_greedy(const std::string& dir, Precision precision, std::int64_t count) {
   OpenedModel model =
       open_runner(dir, {.precision = precision, .threads = kThreads, .kv_bytes = std::int64_t{512} << 20});
-  for (std::vector<Token> prompt; read_record(prompt);) {
-    Engine engine(*model.runner, model.engine);
-    Collector collector;
-    engine.submit({Request{.tokens = prompt, .max_new_tokens = count}});
-    while (engine.step(collector)) {
-    }
-    write_record(collector.tokens);
-  }
+  for (std::vector<Token> prompt; read_record(prompt);) write_record(greedy_tokens(model, prompt, count));
 }
 
 int run(int argc, char** argv) {

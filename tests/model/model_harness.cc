@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "asynct/base/error.h"
 
 namespace asynct {
 
@@ -38,6 +41,32 @@ std::vector<float> ModelHarness::logits_of(const std::vector<Token>& tokens, std
     all.insert(all.end(), part[0].begin(), part[0].end());
   }
   return all;
+}
+
+namespace {
+
+class GreedyListener : public EngineListener {
+ public:
+  void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
+  bool on_token(RequestId /*id*/, Token token) override {
+    tokens.push_back(token);
+    return true;
+  }
+  void on_finished(RequestId /*id*/, FinishReason reason, std::string_view error) override {
+    if (reason != FinishReason::length) fail("generation ended early: ", error);
+  }
+  std::vector<Token> tokens;
+};
+
+}  // namespace
+
+std::vector<Token> greedy_tokens(OpenedModel& model, const std::vector<Token>& prompt, std::int64_t count) {
+  Engine engine(*model.runner, model.engine);
+  GreedyListener listener;
+  engine.submit({Request{.tokens = prompt, .max_new_tokens = count}});  // no end tokens: none ends it
+  while (engine.step(listener)) {
+  }
+  return std::move(listener.tokens);
 }
 
 std::vector<Isa> available_isas() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "asynct/engine/cpu_runner.h"
+#include "asynct/engine/engine_factory.h"
 #include "asynct/engine/step_builder.h"
 #include "asynct/kv/sequence.h"
 #include "asynct/text/token.h"
@@ -38,6 +39,9 @@ class ModelHarness {
   std::int32_t block_size_;
   StepBuilder builder_;
 };
+
+/// `count` greedy tokens after a prompt, past any end of text. Error: the engine ended sooner.
+std::vector<Token> greedy_tokens(OpenedModel& model, const std::vector<Token>& prompt, std::int64_t count);
 
 /// Kernel families that this machine can run.
 std::vector<Isa> available_isas();

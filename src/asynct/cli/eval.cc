@@ -150,11 +150,11 @@ void run(const Arguments& arguments) {
     file.commit();
   }
   if (!result.tasks.empty()) print(arguments.json ? report : report_table(result));
-  if (!result.interrupted) remove_progress(options);
   if (result.interrupted) {
     tell_interrupted(result, options);
     throw CLI::RuntimeError(kInterrupted);
   }
+  remove_progress(options);
 }
 
 }  // namespace

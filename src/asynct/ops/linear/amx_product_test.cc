@@ -6,28 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
-#include <vector>
 
 #include "asynct/base/strings.h"
-#include "asynct/ops/linear/multiply.h"
+#include "asynct/ops/linear/product_testing.h"
 #include "asynct/ops/linear/reference.h"
-#include "asynct/ops/testing/testing.h"
 
 namespace asynct {
 namespace {
 
 using namespace asynct::testing;
-using linear::kPanel;
-using linear::Multiplier;
-using linear::PackedMatrix;
-using linear::PackedRows;
 using linear::Tile;
 
-// TDPBF16PS flushes subnormal inputs and results, whatever MXCSR says.
-float flush(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0 : value; }
 float widen(std::uint16_t bits) { return flush(to_float(Bf16{bits})); }
 
 // The instructions as Intel documents them. Tiles hold NaN until something is loaded.
@@ -81,17 +71,6 @@ class EmulatedTiles {
 
 constexpr linear::AmxKernels kEmulated = linear::make_amx_kernels<EmulatedTiles>();
 
-// y = x * weight in pieces of `panels` panels.
-void multiply(const PackedMatrix& weight, ConstMatrix x, std::int64_t panels, Matrix y) {
-  const Multiplier multiplier(kEmulated, weight);
-  const Buffer scratch(multiplier.scratch_bytes(x.rows, x.cols));
-  std::memset(scratch.data(), 0xff, scratch.size());
-  const PackedRows rows = multiplier.pack(x, scratch.data());
-  for (std::int64_t p = 0; p < weight.panels(); p += panels)
-    multiplier.multiply(rows, p,
-                        y.slice_cols(p * kPanel, std::min(panels * kPanel, weight.outputs() - p * kPanel)));
-}
-
 // The sum of the contract, from the plain matrices.
 float chain(const float* x, const float* weight, std::int64_t inputs) {
   float sum = 0;
@@ -115,96 +94,24 @@ constexpr Case kCases[] = {{1, 1, 1, 0},     {1, 32, 64, 0},    {1, 1030, 50, 3}
                            {64, 96, 130, 0}, {97, 1060, 20, 1}, {128, 768, 35, 0}, {130, 64, 17, 0}};
 
 TEST(AmxProduct, SumsInTheOrderOfTheContract) {
-  ThreadPool pool(1);
   for (const Case& c : kCases) {
     SCOPED_TRACE(cat("rows ", c.rows, ", inputs ", c.inputs, ", outputs ", c.outputs));
     Random random(1);
     GuardedMatrix x(c.rows, c.inputs, c.gap);
     x.fill(random, Precision::bf16);
     const Tensor weight = random_tensor(random, DType::bf16, {c.outputs, c.inputs});
+    const GuardedMatrix sums = expect_sums(kEmulated, x.matrix(), weight, c.gap, chain);
     const TensorView parts[] = {weight.view()};
-    Arena memory;
-    const PackedMatrix packed(pool, parts, memory);
-    std::vector<float> plain(static_cast<std::size_t>(c.outputs * c.inputs));
-    copy_to_float(weight.view(), plain.data());
-    GuardedMatrix expected(c.rows, c.outputs, 0);
-    for (std::int64_t r = 0; r < c.rows; ++r)
-      for (std::int64_t n = 0; n < c.outputs; ++n)
-        expected.matrix().row(r)[n] = chain(x.matrix().row(r), plain.data() + n * c.inputs, c.inputs);
-    for (const std::int64_t panels : {std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, packed.panels()}) {
-      GuardedMatrix y(c.rows, c.outputs, c.gap);
-      multiply(packed, x.matrix(), panels, y.matrix());
-      EXPECT_TRUE(same_bits(y.matrix(), expected.matrix())) << panels << " panels";
-      EXPECT_TRUE(y.canaries_alive());
-    }
-    EXPECT_LT(relative_error(expected.matrix(), linear::reference(x.matrix(), parts)), 2e-6);
+    EXPECT_LT(relative_error(sums.matrix(), linear::reference(x.matrix(), parts)), 2e-6);
   }
 }
 
-// Every height of tiles, every way the last ones may overlap.
-TEST(AmxProduct, ARowDoesNotKnowItsBatch) {
-  constexpr std::int64_t kRows = 130;
-  constexpr std::int64_t kInputs = 290;  // two blocks
-  constexpr std::int64_t kOutputs = 35;
-  Random random(2);
-  ThreadPool pool(1);
-  GuardedMatrix x(kRows, kInputs, 0);
-  x.fill(random, Precision::bf16);
-  const Tensor weight = random_tensor(random, DType::bf16, {kOutputs, kInputs});
-  const TensorView parts[] = {weight.view()};
-  Arena memory;
-  const PackedMatrix packed(pool, parts, memory);
-  GuardedMatrix expected(kRows, kOutputs, 0);
-  for (std::int64_t r = 0; r < kRows; ++r)
-    multiply(packed, x.matrix().slice_rows(r, 1), 4, expected.matrix().slice_rows(r, 1));
-  for (std::int64_t rows = 1; rows <= kRows; ++rows) {
-    GuardedMatrix y(rows, kOutputs, 2);
-    multiply(packed, x.matrix().slice_rows(kRows - rows, rows), 4, y.matrix());
-    EXPECT_TRUE(same_bits(y.matrix(), expected.matrix().slice_rows(kRows - rows, rows))) << rows << " rows";
-    EXPECT_TRUE(y.canaries_alive());
-  }
-}
+// Every height of tiles, every way the last ones may overlap; two blocks of inputs.
+TEST(AmxProduct, ARowDoesNotKnowItsBatch) { expect_rows_do_not_know_their_batch(kEmulated, 130, 290); }
 
-TEST(AmxProduct, NanAndInfinityStayInTheirRow) {
-  Random random(3);
-  ThreadPool pool(1);
-  const Tensor weight = random_tensor(random, DType::bf16, {33, 70});
-  const TensorView parts[] = {weight.view()};
-  Arena memory;
-  const PackedMatrix packed(pool, parts, memory);
-  for (const std::int64_t rows : {7, 40})
-    for (const float bad : {std::bit_cast<float>(0x7f800001U), -std::numeric_limits<float>::infinity()}) {
-      GuardedMatrix x(rows, 70, 0);
-      x.fill(random, Precision::bf16);
-      x.matrix().row(5)[69] = bad;  // a NaN that truncation would make an infinity
-      GuardedMatrix y(rows, 33, 0);
-      multiply(packed, x.matrix(), 3, y.matrix());
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t n = 0; n < 33; ++n) {
-          EXPECT_EQ(std::isfinite(y.matrix().row(r)[n]), r != 5);
-          EXPECT_EQ(std::isnan(y.matrix().row(r)[n]), r == 5 && std::isnan(bad));
-        }
-    }
-}
+TEST(AmxProduct, NanAndInfinityStayInTheirRow) { expect_bad_values_stay_in_their_row(kEmulated, 70); }
 
-TEST(AmxProduct, RoundsWhatIsNotBf16) {
-  Random random(4);
-  ThreadPool pool(1);
-  const Tensor weight = random_tensor(random, DType::bf16, {5, 40});
-  const TensorView parts[] = {weight.view()};
-  Arena memory;
-  const PackedMatrix packed(pool, parts, memory);
-  GuardedMatrix x(3, 40, 0);
-  x.fill(random);
-  GuardedMatrix rounded(3, 40, 0);
-  for (std::int64_t r = 0; r < 3; ++r)
-    for (std::int64_t k = 0; k < 40; ++k) rounded.matrix().row(r)[k] = round_to_bf16(x.matrix().row(r)[k]);
-  GuardedMatrix y(3, 5, 0);
-  GuardedMatrix expected(3, 5, 0);
-  multiply(packed, x.matrix(), 1, y.matrix());
-  multiply(packed, rounded.matrix(), 1, expected.matrix());
-  EXPECT_TRUE(same_bits(y.matrix(), expected.matrix()));
-}
+TEST(AmxProduct, RoundsWhatIsNotBf16) { expect_inputs_are_rounded(kEmulated, 40); }
 
 }  // namespace
 }  // namespace asynct

@@ -9,11 +9,9 @@
 namespace asynct::linear {
 namespace {
 
-struct PairPanel {
-  using Element = float;
+struct PairPanel : DwordPanel {
   static constexpr Storage kStorage = Storage::bf16;
   static constexpr bool kStreams = true;
-  static Vec load(const float* pair, int odd, int lane) { return Vec::load(pair + odd * kPanel + lane); }
 };
 
 template <class Limits>

@@ -3,23 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <vector>
 
 #include "asynct/base/strings.h"
 #include "asynct/ops/linear/linear.h"
-#include "asynct/ops/linear/multiply.h"
-#include "asynct/ops/testing/testing.h"
+#include "asynct/ops/linear/product_testing.h"
 
 namespace asynct {
 namespace {
 
-// VDPBF16PS flushes subnormal inputs and results, whatever MXCSR says.
-float flush(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0 : value; }
+using testing::flush;
 
 // The contract of one pair: products of bf16 values are exact, so each step rounds once.
 float dot_pair(const float (&a)[2], const float (&b)[2], float sum) {
@@ -69,10 +64,6 @@ namespace {
 
 using namespace asynct::testing;
 using linear::KernelTable;
-using linear::kPanel;
-using linear::Multiplier;
-using linear::PackedMatrix;
-using linear::PackedRows;
 
 void pack_emulated(const float* x, std::int64_t inputs, float* pairs) {
   for (std::int64_t i = 0; i < (inputs + 3) / 4 * 4; i += 2) {
@@ -101,18 +92,6 @@ void for_each_table(Check check) {
   check(linear::kAvx512Bf16Kernels);
 }
 
-// y = x * weight in pieces of `panels` panels.
-void multiply(const KernelTable& table, const PackedMatrix& weight, ConstMatrix x, std::int64_t panels,
-              Matrix y) {
-  const Multiplier multiplier(table, weight);
-  const Buffer scratch(multiplier.scratch_bytes(x.rows, x.cols));
-  std::memset(scratch.data(), 0xff, scratch.size());
-  const PackedRows rows = multiplier.pack(x, scratch.data());
-  for (std::int64_t p = 0; p < weight.panels(); p += panels)
-    multiplier.multiply(rows, p,
-                        y.slice_cols(p * kPanel, std::min(panels * kPanel, weight.outputs() - p * kPanel)));
-}
-
 // The sum of the contract, from the plain matrices.
 float chain(const float* x, const float* weight, std::int64_t inputs) {
   float sum = 0;
@@ -121,25 +100,6 @@ float chain(const float* x, const float* weight, std::int64_t inputs) {
     sum = dot_pair({x[k], both ? x[k + 1] : 0}, {weight[k], both ? weight[k + 1] : 0}, sum);
   }
   return sum;
-}
-
-void expect_chains(const KernelTable& table, ConstMatrix x, const Tensor& weight, std::int64_t gap) {
-  ThreadPool pool(1);
-  const TensorView parts[] = {weight.view()};
-  Arena memory;
-  const PackedMatrix packed(pool, parts, memory);
-  std::vector<float> plain(static_cast<std::size_t>(weight.view().shape.elements()));
-  copy_to_float(weight.view(), plain.data());
-  GuardedMatrix expected(x.rows, packed.outputs(), 0);
-  for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t n = 0; n < packed.outputs(); ++n)
-      expected.matrix().row(r)[n] = chain(x.row(r), plain.data() + n * x.cols, x.cols);
-  for (const std::int64_t panels : {std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, packed.panels()}) {
-    GuardedMatrix y(x.rows, packed.outputs(), gap);
-    multiply(table, packed, x, panels, y.matrix());
-    EXPECT_TRUE(same_bits(y.matrix(), expected.matrix())) << panels << " panels";
-    EXPECT_TRUE(y.canaries_alive());
-  }
 }
 
 struct Case {
@@ -158,7 +118,7 @@ TEST(DotProduct, SumsInTheOrderOfTheContract) {
       Random random(1);
       GuardedMatrix x(c.rows, c.inputs, c.gap);
       x.fill(random, Precision::bf16);
-      expect_chains(table, x.matrix(), random_tensor(random, DType::bf16, {c.outputs, c.inputs}), c.gap);
+      expect_sums(table, x.matrix(), random_tensor(random, DType::bf16, {c.outputs, c.inputs}), c.gap, chain);
     }
   });
 }
@@ -172,82 +132,24 @@ TEST(DotProduct, FlushesSubnormals) {
     for (std::int64_t r = 0; r < 20; ++r) x.matrix().row(r)[r] = 0x1p-130F;
     Tensor weight = random_tensor(random, DType::bf16, {40, 70}, 0x1p-63F);
     for (std::size_t n = 0; n < 40; ++n) weight.values<Bf16>()[n * 70 + 1] = to_bf16(0x1p-128F);
-    expect_chains(table, x.matrix(), weight, 0);
+    expect_sums(table, x.matrix(), weight, 0, chain);
     for (std::int64_t r = 0; r < 20; ++r)  // inputs that are subnormal times large weights
       for (std::int64_t k = 0; k < 70; ++k) x.matrix().row(r)[k] = 0x1p-127F;
     for (Bf16& value : weight.values<Bf16>()) value = to_bf16(0x1p100F);
-    expect_chains(table, x.matrix(), weight, 0);
+    expect_sums(table, x.matrix(), weight, 0, chain);
   });
 }
 
-TEST(DotProduct, ARowDoesNotKnowItsBatch) {
-  constexpr std::int64_t kRows = 60;
-  constexpr std::int64_t kInputs = 547;  // two blocks
-  constexpr std::int64_t kOutputs = 35;
-  for_each_table([](const KernelTable& table) {
-    Random random(3);
-    ThreadPool pool(1);
-    GuardedMatrix x(kRows, kInputs, 0);
-    x.fill(random, Precision::bf16);
-    const Tensor weight = random_tensor(random, DType::bf16, {kOutputs, kInputs});
-    const TensorView parts[] = {weight.view()};
-    Arena memory;
-    const PackedMatrix packed(pool, parts, memory);
-    GuardedMatrix expected(kRows, kOutputs, 0);
-    for (std::int64_t r = 0; r < kRows; ++r)
-      multiply(table, packed, x.matrix().slice_rows(r, 1), 4, expected.matrix().slice_rows(r, 1));
-    for (std::int64_t rows = 1; rows <= kRows; ++rows) {
-      GuardedMatrix y(rows, kOutputs, 2);
-      multiply(table, packed, x.matrix().slice_rows(kRows - rows, rows), 4, y.matrix());
-      EXPECT_TRUE(same_bits(y.matrix(), expected.matrix().slice_rows(kRows - rows, rows))) << rows << " rows";
-      EXPECT_TRUE(y.canaries_alive());
-    }
-  });
+TEST(DotProduct, ARowDoesNotKnowItsBatch) {  // 547 inputs: two blocks
+  for_each_table([](const KernelTable& table) { expect_rows_do_not_know_their_batch(table, 60, 547); });
 }
 
 TEST(DotProduct, NanAndInfinityStayInTheirRow) {
-  for_each_table([](const KernelTable& table) {
-    Random random(4);
-    ThreadPool pool(1);
-    const Tensor weight = random_tensor(random, DType::bf16, {33, 71});
-    const TensorView parts[] = {weight.view()};
-    Arena memory;
-    const PackedMatrix packed(pool, parts, memory);
-    for (const std::int64_t rows : {7, 40})
-      for (const float bad : {std::bit_cast<float>(0x7f800001U), -std::numeric_limits<float>::infinity()}) {
-        GuardedMatrix x(rows, 71, 0);
-        x.fill(random, Precision::bf16);
-        x.matrix().row(5)[70] = bad;  // a NaN that truncation would make an infinity
-        GuardedMatrix y(rows, 33, 0);
-        multiply(table, packed, x.matrix(), 3, y.matrix());
-        for (std::int64_t r = 0; r < rows; ++r)
-          for (std::int64_t n = 0; n < 33; ++n) {
-            EXPECT_EQ(std::isfinite(y.matrix().row(r)[n]), r != 5);
-            EXPECT_EQ(std::isnan(y.matrix().row(r)[n]), r == 5 && std::isnan(bad));
-          }
-      }
-  });
+  for_each_table([](const KernelTable& table) { expect_bad_values_stay_in_their_row(table, 71); });
 }
 
 TEST(DotProduct, RoundsWhatIsNotBf16) {
-  for_each_table([](const KernelTable& table) {
-    Random random(5);
-    GuardedMatrix x(3, 45, 0);
-    x.fill(random);
-    GuardedMatrix rounded(3, 45, 0);
-    for (std::int64_t r = 0; r < 3; ++r)
-      for (std::int64_t k = 0; k < 45; ++k) rounded.matrix().row(r)[k] = round_to_bf16(x.matrix().row(r)[k]);
-    const Tensor weight = random_tensor(random, DType::bf16, {5, 45});
-    const TensorView parts[] = {weight.view()};
-    ThreadPool pool(1);
-    Arena memory;
-    const PackedMatrix packed(pool, parts, memory);
-    GuardedMatrix y(3, 5, 0);
-    GuardedMatrix expected(3, 5, 0);
-    multiply(table, packed, x.matrix(), 1, y.matrix());
-    multiply(table, packed, rounded.matrix(), 1, expected.matrix());
-    EXPECT_TRUE(same_bits(y.matrix(), expected.matrix()));
-  });
+  for_each_table([](const KernelTable& table) { expect_inputs_are_rounded(table, 45); });
 }
 
 // Nothing but bf16 weights in bf16 precision may go through them.

@@ -8,11 +8,9 @@ namespace asynct::linear {
 namespace {
 
 // How a panel stores inputs 2 * pair and 2 * pair + 1 of its outputs [lane, lane + Vec::kLanes).
-struct F32Panel {
-  using Element = float;
+struct F32Panel : DwordPanel {
   static constexpr Storage kStorage = Storage::f32;
   static constexpr bool kStreams = false;
-  static Vec load(const float* pair, int odd, int lane) { return Vec::load(pair + odd * kPanel + lane); }
 };
 struct Bf16Panel {  // the two inputs of an output share a dword: widening is one shift or one mask
   using Element = std::uint16_t;

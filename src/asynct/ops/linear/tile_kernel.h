@@ -15,6 +15,12 @@ namespace {
 
 constexpr int kVecs = kPanel / Vec::kLanes;  // vectors of a panel
 
+// A panel of dwords, which one load brings as they are: floats, or bf16 pairs.
+struct DwordPanel {
+  using Element = float;
+  static Vec load(const float* pair, int odd, int lane) { return Vec::load(pair + odd * kPanel + lane); }
+};
+
 // The edge of c, some columns of which are not there, goes through a whole tile in memory.
 template <int kRows>
 void copy_columns(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride,
