@@ -221,7 +221,7 @@ void FeedForward::run_sparse(OpContext& context, ConstMatrix x, Matrix y,
   };
   const int workers = context.pool().size();
   if (workers > 1 && is_tiny(x.rows, x.cols, neurons_)) return run_alone(0, x.rows, 0);
-  if (workers > 1 && x.rows < workers * multiplier.least_rows()) {
+  if (x.rows <= multiplier.most_shared_rows(workers)) {
     const SparseLayer layer(context, up_, down_, neurons_, x.rows);
     counters_->active.fetch_add(feed_forward::run_shared(context, layer, gate_, up_.length(), x, y),
                                 std::memory_order_relaxed);
@@ -279,7 +279,7 @@ ScratchSize FeedForward::scratch_size(const OpContext& context, const FeedForwar
   const NeuronRows up = NeuronRows::outline(weights.up.dtype, neurons, inputs);
   const NeuronRows down = NeuronRows::outline(weights.down.dtype, neurons, inputs);
   const int workers = context.pool().size();
-  const std::int64_t shared_rows = workers == 1 ? 0 : workers * multiplier.least_rows() - 1;
+  const std::int64_t shared_rows = multiplier.most_shared_rows(workers);
   const std::int64_t tiny_rows = workers == 1 ? 0 : kTiny / (inputs * neurons);
   const std::int64_t block_rows = std::max(multiplier.most_rows(), tiny_rows);
   for (std::int64_t rows = 1; rows <= std::min(max_rows, std::max(block_rows, shared_rows)); ++rows) {

@@ -16,9 +16,8 @@ Linear::Linear(const OpContext& context, std::span<const TensorView> parts)
 ScratchSize Linear::scratch_size(const OpContext& context, const linear::PackedMatrix& weight,
                                  std::int64_t max_rows) {
   const linear::Multiplier multiplier(context, weight);
-  const int workers = context.pool().size();
   // Rows of one pack: a block of run_by_rows(), or all rows of run_by_panels().
-  const std::int64_t shared_rows = workers == 1 ? 0 : workers * multiplier.least_rows() - 1;
+  const std::int64_t shared_rows = multiplier.most_shared_rows(context.pool().size());
   const std::int64_t most = std::min(max_rows, std::max(multiplier.most_rows(), shared_rows));
   ScratchSize size;
   for (std::int64_t rows = 1; rows <= most; ++rows)
@@ -74,11 +73,10 @@ void Linear::run(OpContext& context, ConstMatrix x, Matrix y, std::optional<RowE
   assert(x.cols == inputs() && y.cols == outputs() && x.rows == y.rows);
   if (x.rows == 0) return;
   const linear::Multiplier multiplier(context, weight_);
-  const int workers = context.pool().size();
-  if (workers == 1 || x.rows >= workers * multiplier.least_rows())
-    run_by_rows(context, multiplier, x, y, epilogue);
-  else
+  if (x.rows <= multiplier.most_shared_rows(context.pool().size()))
     run_by_panels(context, multiplier, x, y, epilogue);
+  else
+    run_by_rows(context, multiplier, x, y, epilogue);
 }
 
 }  // namespace asynct

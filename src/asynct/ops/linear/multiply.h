@@ -36,8 +36,12 @@ class Multiplier {
   Multiplier(const KernelTable& dots, const PackedMatrix& weight);
   Multiplier(const AmxKernels& amx, const PackedMatrix& weight);
 
-  /// Rows that are worth a worker's own pass over all weights.
-  std::int64_t least_rows() const { return amx_ != nullptr ? 32 : 2 * table_.max_rows; }
+  /// Up to so many rows `workers` share the panels of a product. More are cut into blocks of rows, each worth a
+  /// worker's own pass over all weights.
+  std::int64_t most_shared_rows(int workers) const {
+    const std::int64_t least_own = amx_ != nullptr ? 32 : 2 * table_.max_rows;
+    return workers == 1 ? 0 : workers * least_own - 1;
+  }
   /// Rows of one pack at most, for its size and the reuse of weights in L1; no limit of the product's.
   std::int64_t most_rows() const { return amx_ != nullptr ? 128 : 112; }
   /// Panels that keep the FMA or tile units busy: the grain for splitting panels of a product over workers.
