@@ -11,9 +11,12 @@ namespace asynct {
 std::vector<std::vector<float>> ModelHarness::step(const std::vector<Part>& parts, std::size_t every) {
   builder_.clear();
   for (const Part& part : parts) {
-    if (const auto copy = part.sequence->extend(static_cast<std::int64_t>(part.tokens.size())))
+    const std::int64_t begin = part.sequence->length();
+    if (const auto copy = part.sequence->extend(static_cast<std::int64_t>(part.tokens.size()))) {
       runner_.copy_blocks({&*copy, 1});
-    const auto first = builder_.add(*part.sequence, part.tokens);
+      pool_.release(copy->from);
+    }
+    const auto first = builder_.add(*part.sequence, begin, part.tokens);
     for (std::size_t row = 0; row < part.tokens.size(); row += every)
       builder_.want(first + static_cast<std::int32_t>(row));
   }

@@ -5,7 +5,6 @@
 #include <exception>
 
 #include "asynct/base/error.h"
-#include "asynct/engine/node.h"
 
 namespace asynct {
 namespace {
@@ -17,18 +16,22 @@ constexpr std::size_t kMaxLogits = std::size_t{1} << 22;
 constexpr std::string_view kNanLogits =
     "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
 
-}  // namespace
-
-Engine::Engine(ModelRunner& model, const EngineOptions& options)
-    : model_(model), options_(options), pool_(options.blocks), unclaimed_(options.blocks) {
+EngineOptions checked(EngineOptions options) {
   if (options.batch_tokens < 1) fail("batch tokens: ", options.batch_tokens, ", expected at least 1");
   if (options.max_sequences < 1) fail("sequences a step: ", options.max_sequences, ", expected at least 1");
+  if (options.prefill_chunk < 0) fail("prefill chunk: ", options.prefill_chunk, ", expected 0 or more");
   if (options.blocks < 1 || options.block_size < 1)
     fail("KV cache: ", options.blocks, " blocks of ", options.block_size,
          " tokens, expected at least one of each");
-  options_.max_sequences =
+  options.max_sequences =
       static_cast<std::int32_t>(std::min<std::int64_t>(options.max_sequences, options.batch_tokens));
+  return options;
 }
+
+}  // namespace
+
+Engine::Engine(ModelRunner& model, const EngineOptions& options)
+    : model_(model), options_(checked(options)), scheduler_(options_) {}
 
 Engine::~Engine() = default;
 
@@ -57,165 +60,117 @@ void check_request(const Request& request, std::size_t index, std::int64_t vocab
     fail("request ", index, " of a tree: parent ", request.parent, " does not stand before it");
 }
 
+// Blocks of the tokens [begin, end) of a sequence whose earlier ones may be shared.
+std::int32_t blocks_between(std::int64_t begin, std::int64_t end, std::int64_t size) {
+  return static_cast<std::int32_t>((end + size - 1) / size - begin / size);
+}
+
 }  // namespace
 
-RequestId Engine::submit(std::vector<Request> tree) {
-  if (tree.empty()) fail("request: nothing submitted");
-  std::vector<std::int64_t> prefix(tree.size(), 0);  // tokens before each request
+std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree) {
   std::vector<std::unique_ptr<Node>> nodes;
   for (std::size_t i = 0; i < tree.size(); ++i) {
     Request& request = tree[i];
     check_request(request, i, model_.vocabulary());
-    const auto parent = static_cast<std::size_t>(std::max(request.parent, 0));
-    if (i > 0) {
-      if (nodes[parent]->request.max_new_tokens > 0)
-        fail("request: a request that generates cannot be continued");
-      prefix[i] = prefix[parent] + static_cast<std::int64_t>(nodes[parent]->request.tokens.size());
+    Node* const parent = i > 0 ? nodes[static_cast<std::size_t>(request.parent)].get() : nullptr;
+    auto node = std::make_unique<Node>(scheduler_.pool(), options_.block_size);
+    if (parent != nullptr) {
+      if (parent->request.max_new_tokens > 0) fail("request: a request that generates cannot be continued");
+      node->begin = parent->begin + static_cast<std::int64_t>(parent->tokens.size());
+      node->parent = parent;
+      parent->children.push_back(node.get());
+      request.priority = nodes[0]->request.priority;
     }
-    const std::int64_t end =
-        prefix[i] + static_cast<std::int64_t>(request.tokens.size()) + request.max_new_tokens;
-    if (end > model_.max_length())
-      fail("request: ", end - request.max_new_tokens, " prompt tokens + ", request.max_new_tokens,
+    const std::int64_t prompt_end = node->begin + static_cast<std::int64_t>(request.tokens.size());
+    if (prompt_end + request.max_new_tokens > model_.max_length())
+      fail("request: ", prompt_end, " prompt tokens + ", request.max_new_tokens,
            " to generate exceed the context of ", model_.max_length());
-    auto node = std::make_unique<Node>(pool_, options_.block_size);
-    const std::int64_t size = options_.block_size;
-    node->own_blocks = static_cast<std::int32_t>((end + size - 1) / size - prefix[i] / size);
-    node->chain_blocks = node->own_blocks;
     node->tokens = request.tokens;
     node->request = std::move(request);
-    if (i > 0) {
-      node->parent = nodes[parent].get();
-      nodes[parent]->children.push_back(node.get());
-    }
     nodes.push_back(std::move(node));
   }
+  return nodes;
+}
+
+RequestId Engine::submit(std::vector<Request> tree) {
+  if (tree.empty()) fail("request: nothing submitted");
+  std::vector<std::unique_ptr<Node>> nodes = make_nodes(std::move(tree));
+  const std::int64_t size = options_.block_size;
+  std::vector<std::int32_t> chain(nodes.size(),
+                                  0);  // blocks of the longest chain from each, when all is generated
   for (std::size_t i = nodes.size(); i-- > 0;) {
     Node& node = *nodes[i];
-    node.unstarted_children = node.unretired_children = node.children.size();
-    if (node.parent != nullptr)
-      node.parent->chain_blocks =
-          std::max(node.parent->chain_blocks, node.parent->own_blocks + node.chain_blocks);
+    const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
+    chain[i] += blocks_between(node.begin, end + node.request.max_new_tokens, size);
+    if (node.parent == nullptr) continue;
+    const auto parent = static_cast<std::size_t>(node.request.parent);
+    chain[parent] = std::max(chain[parent], chain[i]);
+    node.parent->below = std::max(node.parent->below, blocks_between(node.begin, end, size) + node.below);
   }
-  if (nodes[0]->chain_blocks > options_.blocks)
-    fail("request: needs ", nodes[0]->chain_blocks, " KV blocks of ", options_.block_size,
-         " tokens, the cache has ", options_.blocks, "; give it more (--kv-memory)");
+  if (chain[0] > options_.blocks)
+    fail("request: needs ", chain[0], " KV blocks of ", options_.block_size, " tokens, the cache has ",
+         options_.blocks, "; give it more (--kv-memory)");
   const RequestId first = next_id_;
-  roots_.push_back(nodes[0].get());
+  Node& root = *nodes[0];
   for (auto& node : nodes) {
     node->id = next_id_++;
     nodes_.emplace(node->id, std::move(node));
   }
+  scheduler_.add(root);
   return first;
 }
 
 bool Engine::step(EngineListener& listener) {
-  schedule();
+  work_ = scheduler_.schedule();
   if (work_.empty()) {
     assert(nodes_.empty());
     return false;
   }
-  build();
   std::string error;
   try {
+    build();
     run_model();
   } catch (const std::exception& exception) {
     error = exception.what();
+    if (error.empty()) error = "forward pass";
   }
+  scheduler_.release_copied();
   if (error.empty()) {
     publish(listener);
   } else {
-    for (const Work& work : work_) finish(*work.node, FinishReason::failed, error, listener);
+    for (const Work& work : work_) fail_tree(*work.node, error, listener);
   }
-  std::erase_if(running_, [](const Node* node) { return node->finished; });
-  for (const Work& work : work_)
-    if (work.node->finished) retire(*work.node);
   return !nodes_.empty();
-}
-
-void Engine::schedule() {
-  work_.clear();
-  longer_.clear();
-  std::int64_t budget = options_.batch_tokens;
-  const auto take = [&](Node* node, std::int64_t rows) {
-    (rows == 1 ? work_ : longer_).push_back({.node = node, .rows = rows});
-    budget -= rows;
-  };
-  for (Node* node : running_)
-    if (node->generating()) take(node, 1);
-  for (Node* node : running_)
-    if (!node->generating() && budget > 0)
-      take(node, std::min(budget, static_cast<std::int64_t>(node->tokens.size()) - node->computed));
-  while (budget > 0 && admit_next()) {
-    Node* node = running_.back();
-    take(node, std::min(budget, static_cast<std::int64_t>(node->tokens.size())));
-  }
-  // One-row sequences first: the attention kernels count on it.
-  work_.insert(work_.end(), longer_.begin(), longer_.end());
-}
-
-bool Engine::admit_next() {
-  if (static_cast<std::int32_t>(running_.size()) >= options_.max_sequences) return false;
-  if (!ready_.empty()) {
-    // When the top cannot start, its parent's claim is lent to a sibling whose work goes on above it.
-    if (!try_start(*ready_.back())) return false;
-    ready_.pop_back();
-    return true;
-  }
-  if (roots_.empty() || !try_start(*roots_.front())) return false;
-  roots_.pop_front();
-  return true;
-}
-
-bool Engine::try_start(Node& node) {
-  if (node.parent != nullptr && !node.parent->lent) {
-    node.parent->lent = true;
-    node.borrowed = true;
-  } else if (node.chain_blocks <= unclaimed_) {
-    unclaimed_ -= node.chain_blocks;
-  } else {
-    return false;
-  }
-  if (node.parent != nullptr) {
-    node.sequence = node.parent->sequence.fork();
-    if (--node.parent->unstarted_children == 0) node.parent->sequence.clear();
-  }
-  // All that it will hold, so that no later step allocates.
-  node.sequence.reserve(static_cast<std::int64_t>(node.tokens.size()) + node.request.max_new_tokens);
-  node.tokens.reserve(node.tokens.size() + static_cast<std::size_t>(node.request.max_new_tokens));
-  node.started = true;
-  running_.push_back(&node);
-  return true;
 }
 
 void Engine::build() {
   builder_.clear();
-  copies_.clear();
   targets_.clear();
   for (Work& work : work_) {
     Node& node = *work.node;
-    if (const auto copy = node.sequence.extend(work.rows)) copies_.push_back(*copy);
-    const auto begin = static_cast<std::size_t>(node.computed);
-    const std::int32_t first = builder_.add(
-        node.sequence, std::span(node.tokens).subspan(begin, static_cast<std::size_t>(work.rows)));
-    node.computed += work.rows;
-    work.target_begin = node.next_target;
+    work.target_begin = work.target_end = node.next_target;
+    if (work.rows == 0) continue;
+    const auto tokens =
+        std::span(node.tokens)
+            .subspan(static_cast<std::size_t>(work.first_row), static_cast<std::size_t>(work.rows));
+    const std::int32_t first =
+        builder_.add(node.sequence, node.begin + work.first_row, tokens, node.begin + node.written);
     const auto& targets = node.request.targets;
-    while (node.next_target < targets.size() && targets[node.next_target].row < node.computed) {
+    while (node.next_target < targets.size() && targets[node.next_target].row < node.next_row) {
       const auto& target = targets[node.next_target++];
-      const auto offset = static_cast<std::int32_t>(target.row - static_cast<std::int64_t>(begin));
+      const auto offset = static_cast<std::int32_t>(target.row - work.first_row);
       targets_.push_back({.row = builder_.want(first + offset), .token = target.token});
     }
     work.target_end = node.next_target;
-    if (node.request.max_new_tokens > 0 && node.computed == static_cast<std::int64_t>(node.tokens.size()))
+    if (node.request.max_new_tokens > 0 && node.rows_left() == 0)
       work.sample_row = builder_.want(first + static_cast<std::int32_t>(work.rows) - 1);
   }
-  rows_processed_ += builder_.rows();
 }
 
 void Engine::run_model() {
-  if (!copies_.empty()) model_.copy_blocks(copies_);
-  const StepBatch batch = builder_.batch();
-  model_.forward(batch);
+  if (builder_.rows() == 0) return;
+  if (!scheduler_.copies().empty()) model_.copy_blocks(scheduler_.copies());
+  model_.forward(builder_.batch());
   scores_.resize(targets_.size());
   if (!targets_.empty()) model_.score(targets_, scores_);
   choose_greedily();
@@ -263,140 +218,109 @@ void Engine::draw_samples() {
 void Engine::publish(EngineListener& listener) {
   std::size_t score = 0;
   for (Work& work : work_) {
-    Node& node = *work.node;
     const std::size_t count = work.target_end - work.target_begin;
-    const auto scores = std::span(scores_).subspan(score, count);
+    publish(work, std::span(scores_).subspan(score, count), listener);
     score += count;
-    const bool bad =
-        std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
-    if (bad) {
-      finish(node, FinishReason::failed, kNanLogits, listener);
-      continue;
-    }
-    if (count > 0) listener.on_scores(node.id, work.target_begin, scores);
-    if (work.sample_row >= 0) {
-      deliver_token(work, listener);
-    } else if (node.computed == static_cast<std::int64_t>(node.tokens.size())) {
-      finish(node, FinishReason::prompt, {}, listener);
-    }
   }
+}
+
+void Engine::publish(Work& work, std::span<const TokenScore> scores, EngineListener& listener) {
+  Node& node = *work.node;
+  const bool bad =
+      std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
+  if (bad || (work.sample_row >= 0 && work.sampled < 0)) return fail_tree(node, kNanLogits, listener);
+  scheduler_.commit(work);
+  deliver_scores(work, scores, listener);
+  if (work.sample_row >= 0) {
+    deliver_token(work, listener);
+  } else if (node.rows_left() == 0) {
+    finish(node, FinishReason::prompt, listener);
+  }
+}
+
+void Engine::deliver_scores(Work& work, std::span<const TokenScore> scores, EngineListener& listener) {
+  Node& node = *work.node;
+  if (!node.recalled.empty()) {
+    listener.on_scores(node.id, work.target_begin - node.recalled.size(), node.recalled);
+    node.recalled.clear();
+  }
+  if (scores.empty()) return;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    scheduler_.remember(node, node.request.targets[work.target_begin + i], scores[i]);
+  listener.on_scores(node.id, work.target_begin, scores);
 }
 
 void Engine::deliver_token(const Work& work, EngineListener& listener) {
   Node& node = *work.node;
   const Token token = work.sampled;
   const auto& ends = node.request.end_tokens;
-  if (token < 0) {
-    finish(node, FinishReason::failed, kNanLogits, listener);
-  } else if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
-    finish(node, FinishReason::end_token, {}, listener);
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    finish(node, FinishReason::end_token, listener);
   } else if (node.tokens.push_back(token); !listener.on_token(node.id, token)) {
-    finish(node, FinishReason::stopped, {}, listener);
+    finish(node, FinishReason::stopped, listener);
   } else if (node.generated() == node.request.max_new_tokens) {
-    finish(node, FinishReason::length, {}, listener);
+    finish(node, FinishReason::length, listener);
   }
 }
 
-void Engine::finish(Node& node, FinishReason reason, std::string_view error, EngineListener& listener) {
-  node.finished = true;
-  listener.on_finished(node.id, reason, error);
+void Engine::finish(Node& node, FinishReason reason, EngineListener& listener) {
+  if (!std::exchange(node.reported, true)) listener.on_finished(node.id, reason, {});
   if (node.children.empty()) {
-    node.sequence.clear();
-  } else if (reason == FinishReason::prompt) {
-    ready_.insert(ready_.end(), node.children.rbegin(), node.children.rend());  // the first child on top
+    remove_subtree(node, true, reason, {}, listener);
   } else {
-    fail_waiting_children(node, reason, error, listener);
-    node.sequence.clear();
+    scheduler_.finish(node);
   }
 }
 
-void Engine::fail_waiting_children(Node& node, FinishReason reason, std::string_view error,
-                                   EngineListener& listener) {
-  std::vector<Node*> doomed(node.children.begin(), node.children.end());
-  node.children.clear();
-  node.unstarted_children = node.unretired_children = 0;
-  while (!doomed.empty()) {
-    Node* child = doomed.back();
-    doomed.pop_back();
-    doomed.insert(doomed.end(), child->children.begin(), child->children.end());
-    listener.on_finished(child->id, reason, error);
-    nodes_.erase(child->id);
-  }
-}
-
-void Engine::retire(Node& finished) {
-  // A node goes once its children have gone; then perhaps its parent, and so on up.
-  Node* node = &finished;
-  while (node != nullptr && node->finished && node->unretired_children == 0) {
-    Node* const parent = node->parent;
-    give_claim_back(*node);
-    if (parent != nullptr) {
-      std::erase(parent->children, node);
-      --parent->unretired_children;
-    }
-    nodes_.erase(node->id);
-    node = parent;
-  }
+void Engine::fail_tree(Node& node, std::string_view error, EngineListener& listener) {
+  remove_subtree(node, false, FinishReason::failed, error, listener);
 }
 
 void Engine::cancel(RequestId id, EngineListener& listener) {
   const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return;
-  Node* const top = found->second.get();
-  Node* const parent = top->parent;
-  if (parent != nullptr) {
-    std::erase(parent->children, top);
-    --parent->unretired_children;
-    // A parent that is still being computed needs its blocks for itself.
-    if (!top->started && --parent->unstarted_children == 0 && parent->finished) parent->sequence.clear();
-  }
-  std::vector<Node*> subtree{top};
+  if (found != nodes_.end()) remove_subtree(*found->second, true, FinishReason::cancelled, {}, listener);
+}
+
+void Engine::remove_subtree(Node& top, bool keep, FinishReason reason, std::string_view error,
+                            EngineListener& listener) {
+  Node* parent = top.parent;
+  std::vector<Node*> subtree{&top};
   for (std::size_t i = 0; i < subtree.size(); ++i)
     subtree.insert(subtree.end(), subtree[i]->children.begin(), subtree[i]->children.end());
   for (std::size_t i = subtree.size(); i-- > 0;) {  // children before parents
     Node* const node = subtree[i];
-    std::erase(roots_, node);
-    std::erase(ready_, node);
-    std::erase(running_, node);
-    if (!node->finished) listener.on_finished(node->id, FinishReason::cancelled, {});
-    if (node->started) give_claim_back(*node);
+    if (!node->reported) listener.on_finished(node->id, reason, error);
+    scheduler_.leave(*node, keep);
     nodes_.erase(node->id);
   }
-  if (parent != nullptr) retire(*parent);
-}
-
-void Engine::give_claim_back(const Node& node) {
-  if (node.borrowed) {
-    node.parent->lent = false;
-  } else {
-    unclaimed_ += node.chain_blocks;
+  // A parent goes once its children have gone, and so on up.
+  while (parent != nullptr && parent->state == Node::State::holding && parent->children.empty()) {
+    Node* const node = std::exchange(parent, parent->parent);
+    scheduler_.leave(*node, true);
+    nodes_.erase(node->id);
   }
 }
 
-std::string Engine::check_invariants() const {
-  std::vector<std::int32_t> references(static_cast<std::size_t>(pool_.size()), 0);
-  std::int64_t claimed = 0;
-  for (const auto& [id, node] : nodes_) {
-    for (const std::int32_t block : node->sequence.blocks()) ++references[static_cast<std::size_t>(block)];
-    if (node->started && !node->borrowed) claimed += node->chain_blocks;
-    if (node->started && !node->finished &&
-        std::find(running_.begin(), running_.end(), node.get()) == running_.end())
-      return cat("request ", id, " is started but not running");
-    if (node->borrowed && !node->parent->lent) return cat("request ", id, " borrows what is not lent");
-  }
-  std::int32_t used = 0;
-  for (std::int32_t block = 0; block < pool_.size(); ++block) {
-    const auto held = references[static_cast<std::size_t>(block)];
-    if (held != pool_.references(block))
-      return cat("block ", block, " has ", pool_.references(block), " references, ", held, " are held");
-    used += held > 0 ? 1 : 0;
-  }
-  if (used + pool_.free_blocks() != pool_.size())
-    return cat(used, " blocks used, ", pool_.free_blocks(), " free");
-  if (claimed + unclaimed_ != pool_.size())
-    return cat(claimed, " blocks claimed, ", unclaimed_, " unclaimed");
-  if (used > claimed) return cat(used, " blocks used, only ", claimed, " claimed");
-  return {};
+EngineSnapshot Engine::snapshot() const {
+  EngineSnapshot snapshot;
+  scheduler_.describe(snapshot);
+  for (const auto& [id, node] : nodes_)
+    snapshot.members.push_back({.id = id,
+                                .parent = node->parent != nullptr ? node->parent->id : -1,
+                                .priority = node->request.priority,
+                                .state = node->state,
+                                .begin = node->begin,
+                                .tokens = static_cast<std::int64_t>(node->tokens.size()),
+                                .next_row = node->next_row,
+                                .length = node->sequence.length(),
+                                .blocks = {node->sequence.blocks().begin(), node->sequence.blocks().end()},
+                                .cached_blocks = node->cached_blocks,
+                                .promise = node->promise,
+                                .lent = node->lent,
+                                .borrowed = node->borrowed,
+                                .reported = node->reported,
+                                .children = node->children.size()});
+  return snapshot;
 }
 
 }  // namespace asynct

@@ -1,33 +1,26 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "asynct/engine/engine_invariants.h"
+#include "asynct/engine/engine_options.h"
 #include "asynct/engine/model_runner.h"
+#include "asynct/engine/node.h"
 #include "asynct/engine/request.h"
+#include "asynct/engine/scheduler.h"
 #include "asynct/engine/step_builder.h"
-#include "asynct/kv/block_pool.h"
 
 namespace asynct {
 
-struct EngineOptions {
-  std::int32_t blocks = 0;           // of the KV cache
-  std::int32_t block_size = 16;      // tokens
-  std::int64_t batch_tokens = 1024;  // rows a step, prefill and decode together
-  std::int32_t max_sequences = 256;  // live at once; at most batch_tokens
-};
-
-/// The only owner of sequences and blocks. One thread: submit, then step until nothing is left.
+/// Requests in, tokens and scores out; owns all sequences and blocks. One thread: submit, then step until
+/// nothing is left. docs/engine.md is its contract.
 ///
-/// step() = schedule, build the batch, forward, sample, publish. A step takes one row of every generating
-/// sequence, then fills the token budget with prompts, cut into chunks where they do not fit. A request is
-/// admitted only with room for all its tokens and for the longest chain of descendants below it, so running
-/// out of blocks is impossible: there is no preemption, and no deadlock (docs/architecture.md, "admission").
+/// step() = schedule, build the batch, forward, sample, publish.
 class Engine {
  public:
   Engine(ModelRunner& model, const EngineOptions& options);
@@ -47,52 +40,44 @@ class Engine {
 
   bool idle() const { return nodes_.empty(); }
   std::size_t live_requests() const { return nodes_.size(); }
-  std::int64_t rows_processed() const { return rows_processed_; }
+  std::int32_t running_requests() const { return scheduler_.running(); }
+  std::int32_t waiting_requests() const { return scheduler_.waiting(); }
+  std::int64_t rows_processed() const { return counters().rows; }
+  const EngineCounters& counters() const { return scheduler_.counters(); }
+  const BlockPool& pool() const { return scheduler_.pool(); }
+  const EngineOptions& options() const { return options_; }
 
+  /// Forgets all cached prefixes; false, and nothing happens, while any request holds blocks.
+  bool reset_prefix_cache() { return scheduler_.reset_cache(); }
+
+  EngineSnapshot snapshot() const;
   /// Empty when all accounting adds up, else what does not. For tests.
-  std::string check_invariants() const;
+  std::string check_invariants() const { return check(snapshot()); }
 
  private:
-  struct Node;
-  struct Work {  // rows of one node in this step
-    Node* node = nullptr;
-    std::int64_t rows = 0;
-    std::size_t target_begin = 0;  // of the node's targets
-    std::size_t target_end = 0;
-    std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
-    Token sampled = -1;            // from it; -1: its logits hold a NaN
-  };
-
-  void schedule();
-  bool admit_next();
-  bool try_start(Node& node);
+  std::vector<std::unique_ptr<Node>> make_nodes(std::vector<Request> tree);
   void build();
   void run_model();
   void choose_greedily();
   void draw_samples();
   void publish(EngineListener& listener);
+  void publish(Work& work, std::span<const TokenScore> scores, EngineListener& listener);
+  void deliver_scores(Work& work, std::span<const TokenScore> scores, EngineListener& listener);
   void deliver_token(const Work& work, EngineListener& listener);
-  void finish(Node& node, FinishReason reason, std::string_view error, EngineListener& listener);
-  void fail_waiting_children(Node& node, FinishReason reason, std::string_view error,
-                             EngineListener& listener);
-  void retire(Node& node);
-  void give_claim_back(const Node& node);
+  void finish(Node& node, FinishReason reason, EngineListener& listener);
+  void fail_tree(Node& node, std::string_view error, EngineListener& listener);
+  void remove_subtree(Node& top, bool keep, FinishReason reason, std::string_view error,
+                      EngineListener& listener);
 
   ModelRunner& model_;
   EngineOptions options_;
-  BlockPool pool_;
-  std::int32_t unclaimed_;  // blocks not promised to any live request
+  Scheduler scheduler_;
   RequestId next_id_ = 0;
   std::unordered_map<RequestId, std::unique_ptr<Node>> nodes_;
-  std::deque<Node*> roots_;     // not started, in order of arrival
-  std::vector<Node*> ready_;    // children whose parent is computed; a stack, so depth first
-  std::vector<Node*> running_;  // started and not finished, in order of start
 
   // One step's working set; memory is kept.
   StepBuilder builder_;
-  std::vector<Work> work_;
-  std::vector<Work> longer_;  // work of more than one row, until it follows the rest
-  std::vector<BlockCopy> copies_;
+  std::span<Work> work_;
   std::vector<ScoreTarget> targets_;
   std::vector<TokenScore> scores_;
   std::vector<Work*> choosing_;
@@ -100,7 +85,6 @@ class Engine {
   std::vector<Token> chosen_;
   std::vector<float> logits_;  // of rows_
   TokenSampler sampler_;
-  std::int64_t rows_processed_ = 0;
 };
 
 }  // namespace asynct

@@ -43,7 +43,8 @@ class FakeRunner : public ModelRunner {
     }
     max_rows = std::max(max_rows, batch.rows());
     for (std::size_t row = 0; row < batch.tokens.size(); ++row)
-      cache_[static_cast<std::size_t>(batch.slot_mapping[row])] = batch.tokens[row];
+      if (batch.slot_mapping[row] >= 0)
+        cache_[static_cast<std::size_t>(batch.slot_mapping[row])] = batch.tokens[row];
     hashes_.clear();
     std::size_t wanted = 0;
     bool one_row = true;

@@ -1,41 +1,69 @@
 #pragma once
 
-#include "asynct/engine/engine.h"
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "asynct/engine/request.h"
+#include "asynct/kv/sequence.h"
 
 namespace asynct {
 
-/// A request inside the engine.
-///
-/// Blocks are promised before they are taken. A node's chain is what it needs itself plus the longest chain
-/// below it; whoever is started holds a claim on its whole chain. One child at a time may borrow the part of
-/// its parent's claim that lies below the parent; other children claim from the pool. So of the live nodes of
-/// a tree one chain down to a leaf can always go on.
-struct Engine::Node {
-  RequestId id = 0;
-  Request request;
-  Node* parent = nullptr;
-  std::vector<Node*> children;
-
-  std::int32_t own_blocks = 0;    // upper bound, copy of a shared partial block included
-  std::int32_t chain_blocks = 0;  // own_blocks + longest chain below
-  bool borrowed = false;          // the claim is the parent's
-  bool lent = false;              // a child borrows ours
-
-  Sequence sequence;            // valid once started
-  std::vector<Token> tokens;    // request's, then generated
-  std::int64_t computed = 0;    // of tokens, in the cache
-  std::size_t next_target = 0;  // of request.targets
-  bool started = false;
-  bool finished = false;  // own work is done; may live on for its children
-  std::size_t unstarted_children = 0;
-  std::size_t unretired_children = 0;
+/// A request inside the engine. Rows are indexes into `tokens`; row i has position begin + i.
+struct Node {
+  enum class State {
+    blocked,  // continues a parent that is not computed
+    waiting,  // may start
+    running,
+    holding,  // its own work is done; its blocks are there for its children
+    done,     // to be taken away
+  };
 
   Node(BlockPool& pool, std::int32_t block_size) : sequence(pool, block_size) {}
 
-  bool generating() const { return computed >= static_cast<std::int64_t>(request.tokens.size()); }
+  RequestId id = 0;
+  Request request;
+  Node* parent = nullptr;
+  std::vector<Node*> children;   // that have not left the engine
+  std::int64_t begin = 0;        // tokens before this node, its ancestors'
+  std::int32_t below = 0;        // blocks that the longest chain of descendants takes for its prompts
+  bool lent = false;             // a child's blocks come out of what was promised to `below`
+  bool borrowed = false;         // the parent's promise counts for this node
+  bool reported = false;         // on_finished() was called; a preempted parent is computed again silently
+  State state = State::blocked;  // changed by the scheduler
+
+  Sequence sequence;                 // empty unless running or holding
+  std::vector<Token> tokens;         // the request's, then generated ones
+  std::int64_t next_row = 0;         // the next to run through the model
+  std::size_t next_target = 0;       // of request.targets
+  std::int64_t cached_blocks = 0;    // full blocks of `sequence` that the prefix cache holds
+  std::int64_t written = 0;          // rows before this one need not be written: the cache has them
+  std::int64_t promise = 0;          // blocks that it, or a chain below it, may still ask for
+  bool counted = false;              // its tokens are in the counters
+  std::vector<TokenScore> recalled;  // scores of targets that were remembered, to be delivered
+  std::int64_t unplaced_row = -1;    // target whose score has no slot yet: its token is in the next chunk
+  TokenScore unplaced;
+
+  std::int64_t rows_left() const { return static_cast<std::int64_t>(tokens.size()) - next_row; }
   std::int64_t generated() const {
     return static_cast<std::int64_t>(tokens.size()) - static_cast<std::int64_t>(request.tokens.size());
   }
+  /// One row a step from here on.
+  bool decoding() const { return generated() > 0 && rows_left() == 1; }
+  bool started() const { return state == State::running || state == State::holding; }
+};
+
+/// Rows of one node in one step.
+struct Work {
+  Node* node = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;  // 0: everything it wants was found in the cache
+
+  // Filled in by the engine.
+  std::size_t target_begin = 0;  // of the node's targets
+  std::size_t target_end = 0;
+  std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
+  Token sampled = -1;            // from it; -1: its logits hold a NaN
 };
 
 }  // namespace asynct

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +21,18 @@ struct Request {
 
   /// Log-probabilities wanted: .row is an index into `tokens`, .token what comes after it. Ascending by row.
   std::vector<ScoreTarget> targets;
+  std::int32_t target_logprobs =
+      0;  // for each target, so many of the most probable tokens too (on_top_tokens)
 
   /// Tokens to generate; 0 for none. A request that generates has no children.
   std::int64_t max_new_tokens = 0;
   SamplingParams sampling;
   std::vector<Token> end_tokens;  // generation ends before any of these
+  std::int32_t logprobs = -1;     // for each generated token, so many of the most probable ones; -1: none
+
+  // Of the first request of a submission; they count for all of it.
+  std::int64_t priority = 0;  // lower goes first
+  std::string cache_salt;     // prefixes are shared among requests of equal salt only
 };
 
 enum class FinishReason {

@@ -16,18 +16,18 @@ void StepBuilder::clear() {
   blocks_.clear();
 }
 
-std::int32_t StepBuilder::add(const Sequence& sequence, std::span<const std::int32_t> tokens) {
+std::int32_t StepBuilder::add(const Sequence& sequence, std::int64_t begin,
+                              std::span<const std::int32_t> tokens, std::int64_t written) {
   const auto first_row = static_cast<std::int32_t>(tokens_.size());
-  const std::int64_t count = static_cast<std::int64_t>(tokens.size());
-  const std::int64_t begin = sequence.length() - count;
-  assert(begin >= 0 && count >= 1);
+  const std::int64_t end = begin + static_cast<std::int64_t>(tokens.size());
+  assert(begin >= 0 && !tokens.empty() && end <= sequence.length());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  for (std::int64_t position = begin; position < sequence.length(); ++position) {
+  for (std::int64_t position = begin; position < end; ++position) {
     positions_.push_back(static_cast<std::int32_t>(position));
-    slot_mapping_.push_back(sequence.slot(position));
+    slot_mapping_.push_back(position < written ? -1 : sequence.slot(position));
   }
   query_start_.push_back(static_cast<std::int32_t>(tokens_.size()));
-  context_length_.push_back(static_cast<std::int32_t>(sequence.length()));
+  context_length_.push_back(static_cast<std::int32_t>(end));
   blocks_.push_back(sequence.blocks());
   return first_row;
 }

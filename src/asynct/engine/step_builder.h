@@ -15,9 +15,11 @@ class StepBuilder {
   /// Forgets the previous step.
   void clear();
 
-  /// Adds the rows of one sequence: `tokens` are its last tokens.size() positions (Sequence::extend was
-  /// called). Sequences of one row must be added before longer ones. Returns the index of the first row.
-  std::int32_t add(const Sequence& sequence, std::span<const std::int32_t> tokens);
+  /// Adds rows of one sequence: `tokens` are those from position `begin` on, and have places in it
+  /// (Sequence::extend). Rows before position `written` are in the cache already and are not written again.
+  /// Sequences of one row must be added before longer ones. Returns the index of the first row.
+  std::int32_t add(const Sequence& sequence, std::int64_t begin, std::span<const std::int32_t> tokens,
+                   std::int64_t written = 0);
 
   /// Asks for the final hidden state of a row; rows ascending. Returns its index among the hidden rows.
   std::int32_t want(std::int32_t row);

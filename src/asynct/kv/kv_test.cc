@@ -38,6 +38,8 @@ TEST(Sequence, ForkSharesFullBlocksAndCopiesThePartialOneOnFirstWrite) {
   EXPECT_EQ(copy->from, parent.blocks()[1]);
   EXPECT_EQ(copy->to, child.blocks()[1]);
   EXPECT_EQ(child.blocks()[0], parent.blocks()[0]);
+  EXPECT_EQ(pool.references(copy->from), 2) << "nobody may take it before the copy is done";
+  pool.release(copy->from);
   EXPECT_FALSE(child.extend(1).has_value());
   EXPECT_FALSE(parent.extend(1).has_value());  // nobody else holds its partial block now
   EXPECT_EQ(parent.slot(6), parent.blocks()[1] * 4 + 2);
@@ -46,7 +48,7 @@ TEST(Sequence, ForkSharesFullBlocksAndCopiesThePartialOneOnFirstWrite) {
 TEST(Sequence, ForkAtABlockBorderNeedsNoCopy) {
   BlockPool pool(4);
   Sequence parent(pool, 4);
-  parent.extend(4);
+  EXPECT_FALSE(parent.extend(4).has_value());
   Sequence child = parent.fork();
   EXPECT_EQ(child.blocks_for(1), 1);
   EXPECT_FALSE(child.extend(1).has_value());
@@ -79,9 +81,11 @@ TEST(Sequence, RandomForksKeepEverySequencesContents) {
       if (pair.sequence.blocks_for(tokens) > pool.free_blocks() || pair.contents.size() > 40) continue;
       const auto before = pool.free_blocks();
       const auto need = pair.sequence.blocks_for(tokens);
-      if (const auto copy = pair.sequence.extend(tokens))
+      if (const auto copy = pair.sequence.extend(tokens)) {
         std::memcpy(&memory[static_cast<std::size_t>(copy->to * kBlock)],
                     &memory[static_cast<std::size_t>(copy->from * kBlock)], kBlock * sizeof(int));
+        pool.release(copy->from);
+      }
       EXPECT_EQ(before - pool.free_blocks(), need);
       for (int t = 0; t < tokens; ++t) {
         memory[static_cast<std::size_t>(

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "asynct/kv/block_pool.h"
@@ -36,6 +37,10 @@ class Sequence {
   /// gets a copy of it.
   Sequence fork() const;
 
+  /// Takes `blocks`, whose first `tokens` hold this sequence's content, as a fork would. Contract: it is
+  /// empty, and the blocks are used or kept.
+  void adopt(std::span<const std::int32_t> blocks, std::int64_t tokens);
+
   /// Memory for a table of `tokens` more, so that extend() allocates none; takes no blocks.
   void reserve(std::int64_t tokens) {
     blocks_.reserve(static_cast<std::size_t>((length_ + tokens + block_size_ - 1) / block_size_));
@@ -45,8 +50,12 @@ class Sequence {
   std::int32_t blocks_for(std::int64_t tokens) const;
 
   /// Makes room for `tokens` more and counts them as present. Contract: the pool has blocks_for(tokens)
-  /// blocks. A copy that is returned must be done before the new tokens are written.
-  std::optional<BlockCopy> extend(std::int64_t tokens);
+  /// blocks. A copy that is returned must be done before the new tokens are written; its source still has the
+  /// reference that was this sequence's, so that nothing overwrites it: the caller releases it then.
+  [[nodiscard]] std::optional<BlockCopy> extend(std::int64_t tokens);
+
+  /// Puts another block of equal content in the place of blocks()[index].
+  void replace(std::size_t index, std::int32_t block);
 
   /// Slot (block * block_size + offset) of a position below length().
   std::int64_t slot(std::int64_t position) const {
@@ -57,7 +66,7 @@ class Sequence {
   void clear();
 
  private:
-  bool last_block_is_shared_and_partial() const;
+  bool must_copy_last_block() const;
 
   BlockPool* pool_ = nullptr;
   std::int32_t block_size_ = 0;

@@ -63,19 +63,23 @@ std::span<PieceStats> take_stats(OpContext& context, std::size_t count) {
 
 struct RowStats {
   std::int32_t argmax = -1;  // -1: a logit is NaN, or the largest is infinite
-  double log_sum = 0;        // log sum exp(logit)
+  float max = 0;
+  double log_sum = 0;  // log sum exp(logit)
 };
 
 RowStats merge(std::span<const PieceStats> pieces) {
+  constexpr RowStats kNaN = {.max = std::numeric_limits<float>::quiet_NaN(),
+                             .log_sum = std::numeric_limits<double>::quiet_NaN()};
   RowStats row;
   float max = -std::numeric_limits<float>::infinity();
   for (const PieceStats& piece : pieces) {
-    if (piece.argmax < 0) return {-1, std::numeric_limits<double>::quiet_NaN()};
+    if (piece.argmax < 0) return kNaN;
     if (row.argmax >= 0 && piece.max <= max) continue;
     max = piece.max;
     row.argmax = static_cast<std::int32_t>((&piece - pieces.data()) * kPieceTokens) + piece.argmax;
   }
-  if (!std::isfinite(max)) return {-1, std::numeric_limits<double>::quiet_NaN()};
+  if (!std::isfinite(max)) return kNaN;
+  row.max = max;
   double sum = 0;
   for (const PieceStats& piece : pieces) sum += piece.exp_sum * std::exp(double{piece.max} - max);
   row.log_sum = double{max} + std::log(sum);
@@ -138,7 +142,8 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
       const auto row = static_cast<std::size_t>(targets[t].row - first);
       const RowStats merged = merge(stats.subspan(row * pieces, pieces));
       scores[t] = {.logprob = static_cast<float>(scores[t].logprob - merged.log_sum),
-                   .argmax = merged.argmax};
+                   .argmax = merged.argmax,
+                   .argmax_logprob = static_cast<float>(merged.max - merged.log_sum)};
     }
   }
 }

@@ -14,8 +14,9 @@ struct ScoreTarget {
 };
 
 struct TokenScore {
-  float logprob = 0;        // log softmax(logits[row])[token], computed in float, summed in double
-  std::int32_t argmax = 0;  // first index of the row's largest logit
+  float logprob = 0;         // log softmax(logits[row])[token], computed in float, summed in double
+  std::int32_t argmax = 0;   // first index of the row's largest logit
+  float argmax_logprob = 0;  // log softmax(logits[row])[argmax]; equal to logprob where token is argmax
 };
 
 /// The language-model head: logits[r, v] = sum_k hidden[r, k] * weight[v, k]. Logits that are no

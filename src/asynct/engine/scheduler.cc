@@ -1,0 +1,353 @@
+#include "asynct/engine/scheduler.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "asynct/engine/engine_invariants.h"
+
+namespace asynct {
+
+Scheduler::Scheduler(const EngineOptions& options)
+    : options_(options),
+      pool_(options.blocks),
+      cache_(options.prefix_cache ? std::make_unique<PrefixCache>(pool_, options.block_size) : nullptr),
+      scores_(options.prefix_cache ? std::int64_t{options.blocks} * options.block_size : 0) {}
+
+// --- The order of requests
+
+void Scheduler::add(Node& root) { wait(root); }
+
+void Scheduler::wait(Node& node) {
+  node.state = Node::State::waiting;
+  waiting_.emplace(key(node), &node);
+}
+
+// Takes a node that has started out of the order, and its blocks from it.
+void Scheduler::stop(Node& node) {
+  if (node.state == Node::State::running) --running_;
+  started_.erase(std::find(started_.begin(), started_.end(), &node));
+  node.sequence.clear();
+  node.cached_blocks = 0;
+  node.state = Node::State::done;
+  update_promise(node);
+  if (!std::exchange(node.borrowed, false)) return;
+  node.parent->lent = false;
+  update_promise(*node.parent);
+}
+
+void Scheduler::finish(Node& node) {
+  assert(node.state == Node::State::running);
+  if (node.children.empty()) return;
+  node.state = Node::State::holding;
+  --running_;
+  update_promise(node);
+  for (Node* child : node.children) wait(*child);
+}
+
+void Scheduler::leave(Node& node, bool keep) {
+  assert(node.children.empty());
+  if (node.state == Node::State::waiting) waiting_.erase(key(node));
+  if (node.started()) {
+    if (keep) keep_last_block(node);
+    stop(node);
+  }
+  node.state = Node::State::done;
+  if (node.parent == nullptr) return;
+  std::erase(node.parent->children, &node);
+  update_promise(*node.parent);
+}
+
+// --- One step
+
+std::span<Work> Scheduler::schedule() {
+  work_.clear();
+  longer_.clear();
+  std::int64_t budget = options_.batch_tokens;
+  for (const Node* node : started_)
+    if (node->state == Node::State::running && node->decoding()) --budget;
+  const std::int64_t preemptions = counters_.preemptions;
+  const auto chunk_of = [&](const Node& node) {
+    const std::int64_t most = std::min(budget, node.rows_left());
+    return options_.prefill_chunk > 0 ? std::min(most, options_.prefill_chunk) : most;
+  };
+  for (std::size_t i = 0; i < started_.size(); ++i) {
+    Node& node = *started_[i];
+    if (node.state != Node::State::running) continue;
+    const std::int64_t rows = node.decoding() ? 1 : chunk_of(node);
+    if (rows == 0) continue;
+    if (!grow(node, rows)) break;  // it was the last of those started
+    if (!node.decoding()) budget -= rows;
+    take(node, rows);
+  }
+  while (counters_.preemptions == preemptions && budget > 0 && admit_next()) {
+    Node& node = *admitted_;
+    const std::int64_t rows = chunk_of(node);
+    grow(node, rows);
+    budget -= rows;
+    take(node, rows);
+  }
+  // One-row sequences first: the attention kernels count on it.
+  work_.insert(work_.end(), longer_.begin(), longer_.end());
+  ++counters_.steps;
+  return work_;
+}
+
+void Scheduler::take(Node& node, std::int64_t rows) {
+  (rows > 1 ? longer_ : work_).push_back({.node = &node, .first_row = node.next_row, .rows = rows});
+  node.next_row += rows;
+  counters_.rows += rows;
+}
+
+// Blocks for the next rows. False: the node itself had to give way.
+bool Scheduler::grow(Node& node, std::int64_t rows) {
+  const std::int64_t length = node.sequence.length();
+  const std::int64_t tokens = std::max<std::int64_t>(0, node.begin + node.next_row + rows - length);
+  node.written = std::max(node.next_row, length - node.begin);
+  if (!make_room(node, node.sequence.blocks_for(tokens))) return false;
+  const std::size_t blocks = node.sequence.blocks().size();
+  if (const auto copy = node.sequence.extend(tokens)) {
+    copies_.push_back(*copy);
+    if (cache_ != nullptr) {
+      const std::int64_t size = options_.block_size;
+      scores_.forget(copy->to * size, size);
+      scores_.merge(copy->from * size, copy->to * size, length % size);
+    }
+  }
+  if (cache_ != nullptr)
+    for (const std::int32_t block : node.sequence.blocks().subspan(blocks))
+      scores_.forget(std::int64_t{block} * options_.block_size, options_.block_size);
+  update_promise(node);
+  return true;
+}
+
+bool Scheduler::make_room(Node& node, std::int32_t blocks) {
+  while (blocks > pool_.free_blocks()) {
+    Node& last = *started_.back();
+    preempt(last);
+    if (&last == &node) return false;
+  }
+  return true;
+}
+
+void Scheduler::preempt(Node& node) {
+  keep_last_block(node);
+  if (node.state == Node::State::holding) {
+    for (Node* child : node.children) {
+      assert(child->state == Node::State::waiting);
+      waiting_.erase(key(*child));
+      child->state = Node::State::blocked;
+    }
+  }
+  stop(node);
+  node.next_row = 0;
+  wait(node);
+  ++counters_.preemptions;
+}
+
+void Scheduler::release_copied() {
+  for (const BlockCopy& copy : copies_) pool_.release(copy.from);
+  copies_.clear();
+}
+
+// --- Starting
+
+bool Scheduler::admit_next() {
+  if (waiting_.empty() || running_ >= options_.max_sequences) return false;
+  Node& node = *waiting_.begin()->second;
+  Plan planned = plan(node);
+  const bool borrows = node.parent != nullptr && !node.parent->lent;
+  const std::int64_t promised = promised_ - (borrows ? node.parent->promise : 0);
+  if (planned.take + node.below + promised > pool_.free_blocks()) {
+    // While anything runs, room will come.
+    if (running_ > 0) return false;
+    while (planned.take > pool_.free_blocks()) {
+      preempt_holder_for(node);
+      planned = plan(node);
+    }
+  }
+  start(node, planned);
+  admitted_ = &node;
+  return true;
+}
+
+// Nothing runs, and the blocks are with computed parents whose children wait behind `node`.
+void Scheduler::preempt_holder_for(const Node& node) {
+  const auto is_ancestor = [&](const Node* other) {
+    for (const Node* up = node.parent; up != nullptr; up = up->parent)
+      if (up == other) return true;
+    return false;
+  };
+  const auto holder = std::find_if_not(started_.rbegin(), started_.rend(), is_ancestor);
+  assert(holder != started_.rend());  // a chain with nobody else fits: submit() has checked
+  preempt(**holder);
+}
+
+Scheduler::Plan Scheduler::plan(const Node& node) {
+  const std::int64_t size = options_.block_size;
+  const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
+  Plan plan{.length = node.begin};
+  if (cache_ != nullptr) {
+    gather_path(node);
+    cache_->find(path_, root_of(node).request.cache_salt, match_);
+    if (match_.tokens > node.begin) {
+      plan.found = match_.blocks;
+      plan.length = match_.tokens;
+      for (const std::int32_t block : match_.blocks) plan.take += pool_.references(block) == 0 ? 1 : 0;
+    }
+  }
+  if (end > plan.length) plan.take += static_cast<std::int32_t>((end + size - 1) / size - plan.length / size);
+  return plan;
+}
+
+void Scheduler::start(Node& node, const Plan& plan) {
+  waiting_.erase(key(node));
+  if (!plan.found.empty()) {
+    node.sequence.adopt(plan.found, plan.length);
+  } else if (node.parent != nullptr) {
+    node.sequence = node.parent->sequence.fork();
+  }
+  // All that it will hold, so that no later step allocates.
+  const auto to_come = static_cast<std::size_t>(node.request.max_new_tokens - node.generated());
+  node.sequence.reserve(node.begin + static_cast<std::int64_t>(node.tokens.size() + to_come) - plan.length);
+  node.tokens.reserve(node.tokens.size() + to_come);
+  node.cached_blocks = cache_ != nullptr ? plan.length / options_.block_size : 0;
+  if (node.parent != nullptr && !node.parent->lent) {
+    node.parent->lent = node.borrowed = true;
+    update_promise(*node.parent);
+  }
+  node.state = Node::State::running;
+  ++running_;
+  started_.insert(std::upper_bound(started_.begin(), started_.end(), &node,
+                                   [](const Node* a, const Node* b) { return key(*a) < key(*b); }),
+                  &node);
+  recall(node, plan.length - node.begin);
+  update_promise(node);
+}
+
+// Finds the first row that must run though `present` of the node's tokens are in the cache, and takes the
+// scores of targets before it from memory.
+void Scheduler::recall(Node& node, std::int64_t present) {
+  const auto tokens = static_cast<std::int64_t>(node.tokens.size());
+  std::int64_t first = std::min(present, node.request.max_new_tokens > 0 ? tokens - 1 : tokens);
+  const auto& targets = node.request.targets;
+  for (; node.next_target < targets.size() && targets[node.next_target].row < first; ++node.next_target) {
+    const ScoreTarget& target = targets[node.next_target];
+    const std::int64_t next = target.row + 1;
+    const bool known = next < present && target.token == node.tokens[static_cast<std::size_t>(next)] &&
+                       node.request.target_logprobs <= 1 &&
+                       scores_.knows(node.sequence.slot(node.begin + next));
+    if (!known) first = target.row;
+    if (known) node.recalled.push_back(scores_.at(node.sequence.slot(node.begin + next)));
+  }
+  node.next_row = first;
+  if (!std::exchange(node.counted, true)) {
+    counters_.prompt_tokens += tokens;
+    counters_.cached_tokens += std::max<std::int64_t>(0, first);
+  }
+}
+
+// --- The prefix cache
+
+void Scheduler::gather_path(const Node& node) {
+  path_.resize(static_cast<std::size_t>(node.begin) + node.tokens.size());
+  for (const Node* at = &node; at != nullptr; at = at->parent)
+    std::copy(at->tokens.begin(), at->tokens.end(), path_.begin() + at->begin);
+}
+
+// Tokens [begin, end) of the node's sequence.
+std::span<const Token> Scheduler::tokens_between(const Node& node, std::int64_t begin, std::int64_t end) {
+  path_.resize(static_cast<std::size_t>(end - begin));
+  for (const Node* at = &node; at != nullptr && at->begin + std::ssize(at->tokens) > begin; at = at->parent) {
+    const std::int64_t from = std::max(begin, at->begin);
+    const std::int64_t to = std::min(end, at->begin + std::ssize(at->tokens));
+    for (std::int64_t i = from; i < to; ++i)
+      path_[static_cast<std::size_t>(i - begin)] = at->tokens[static_cast<std::size_t>(i - at->begin)];
+  }
+  return path_;
+}
+
+void Scheduler::commit(const Work& work) {
+  if (cache_ == nullptr) return;
+  Node& node = *work.node;
+  const std::int64_t size = options_.block_size;
+  for (std::int64_t i = node.cached_blocks; (i + 1) * size <= node.begin + node.next_row; ++i) {
+    const std::int32_t own = node.sequence.blocks()[static_cast<std::size_t>(i)];
+    const std::int32_t parent = i > 0 ? node.sequence.blocks()[static_cast<std::size_t>(i) - 1] : -1;
+    const std::int32_t kept = cache_->insert(parent, root_of(node).request.cache_salt,
+                                             tokens_between(node, i * size, (i + 1) * size), own);
+    // Equal tokens after equal tokens are equal bits: one block is enough.
+    if (kept != own) {
+      scores_.merge(own * size, kept * size, size);
+      node.sequence.replace(static_cast<std::size_t>(i), kept);
+    }
+    node.cached_blocks = i + 1;
+  }
+  if (node.unplaced_row >= 0 && node.begin + node.unplaced_row + 1 < node.sequence.length())
+    scores_.put(node.sequence.slot(node.begin + std::exchange(node.unplaced_row, -1) + 1), node.unplaced);
+}
+
+void Scheduler::remember(Node& node, const ScoreTarget& target, const TokenScore& score) {
+  const std::int64_t next = target.row + 1;
+  if (cache_ == nullptr || next >= std::ssize(node.tokens) ||
+      target.token != node.tokens[static_cast<std::size_t>(next)])
+    return;
+  if (node.begin + next < node.sequence.length()) {
+    scores_.put(node.sequence.slot(node.begin + next), score);
+  } else {  // its token belongs to the next chunk
+    node.unplaced_row = target.row;
+    node.unplaced = score;
+  }
+}
+
+void Scheduler::keep_last_block(Node& node) {
+  const std::int64_t size = options_.block_size;
+  const std::int64_t length = node.sequence.length();
+  if (cache_ == nullptr || length % size == 0 || length <= node.begin) return;
+  const std::int64_t begin = length / size * size;
+  const auto blocks = node.sequence.blocks();
+  if (node.cached_blocks != std::ssize(blocks) - 1 || pool_.kept(blocks.back())) return;
+  const std::int32_t parent = blocks.size() > 1 ? blocks[blocks.size() - 2] : -1;
+  const std::int32_t kept = cache_->insert(parent, root_of(node).request.cache_salt,
+                                           tokens_between(node, begin, length), blocks.back());
+  if (kept >= 0 && kept != blocks.back()) scores_.merge(blocks.back() * size, kept * size, length % size);
+}
+
+bool Scheduler::reset_cache() { return cache_ == nullptr || cache_->reset(); }
+
+// --- Promises
+
+void Scheduler::update_promise(Node& node) {
+  std::int64_t promise = 0;
+  if (node.state == Node::State::running && !node.decoding()) {
+    const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
+    promise += node.sequence.blocks_for(std::max<std::int64_t>(0, end - node.sequence.length()));
+  }
+  if (node.started() && !node.lent && !node.children.empty()) promise += node.below;
+  promised_ += promise - node.promise;
+  node.promise = promise;
+}
+
+const Node& Scheduler::root_of(const Node& node) {
+  const Node* root = &node;
+  while (root->parent != nullptr) root = root->parent;
+  return *root;
+}
+
+void Scheduler::describe(EngineSnapshot& snapshot) const {
+  snapshot.block_size = options_.block_size;
+  snapshot.running = running_;
+  snapshot.promised = promised_;
+  snapshot.free_queue = pool_.free_queue();
+  for (std::int32_t block = 0; block < pool_.size(); ++block) {
+    EngineSnapshot::Block& seen = snapshot.blocks.emplace_back();
+    seen.references = pool_.references(block);
+    seen.kept = pool_.kept(block);
+    if (cache_ == nullptr) continue;
+    seen.cached_tokens = cache_->tokens_of(block);
+    seen.cached_parent = cache_->parent_of(block);
+  }
+  for (const Node* node : started_) snapshot.started.push_back(node->id);
+  for (const auto& [key, node] : waiting_) snapshot.waiting.push_back(node->id);
+}
+
+}  // namespace asynct
