@@ -230,14 +230,18 @@ void Scheduler::recall(Node& node, std::int64_t present) {
   const auto tokens = static_cast<std::int64_t>(node.tokens.size());
   std::int64_t first = std::min(present, node.request.max_new_tokens > 0 ? tokens - 1 : tokens);
   const auto& targets = node.request.targets;
-  for (; node.next_target < targets.size() && targets[node.next_target].row < first; ++node.next_target) {
+  while (node.next_target < targets.size() && targets[node.next_target].row < first) {
     const ScoreTarget& target = targets[node.next_target];
     const std::int64_t next = target.row + 1;
-    const bool known = next < present && target.token == node.tokens[static_cast<std::size_t>(next)] &&
-                       node.request.target_logprobs <= 1 &&
+    const bool known = next < present && node.request.target_logprobs <= 1 &&
+                       target.token == node.tokens[static_cast<std::size_t>(next)] &&
                        scores_.knows(node.sequence.slot(node.begin + next));
-    if (!known) first = target.row;
-    if (known) node.recalled.push_back(scores_.at(node.sequence.slot(node.begin + next)));
+    if (known) {
+      node.recalled.push_back(scores_.at(node.sequence.slot(node.begin + next)));
+      ++node.next_target;
+    } else {
+      first = target.row;
+    }
   }
   node.next_row = first;
   if (!std::exchange(node.counted, true)) {
