@@ -30,9 +30,10 @@ void expect_echo(const std::vector<Token>& tokens, const Outcome& outcome) {
 }
 
 struct Bench {
-  explicit Bench(EngineOptions options) : model(options.blocks), engine(model, with_defaults(options)) {}
-  static EngineOptions with_defaults(EngineOptions options) {
-    options.block_size = kBlock;
+  explicit Bench(EngineOptions options, std::int32_t block_size = kBlock)
+      : model(options.blocks, block_size), engine(model, of_block_size(options, block_size)) {}
+  static EngineOptions of_block_size(EngineOptions options, std::int32_t block_size) {
+    options.block_size = block_size;
     return options;
   }
   // Rows that the model ran in one step.
@@ -181,8 +182,11 @@ TEST(PrefixHits, AWholePromptInTheCacheCostsOneRowThatIsNotWrittenAgain) {
   EXPECT_EQ(bench.run(), 0) << "nothing is wanted of it";
 }
 
-TEST(PrefixHits, PromptScoresComeFromMemory) {
-  Bench bench({.blocks = 100, .batch_tokens = 7, .prefix_cache = true});
+class PromptScores : public testing::TestWithParam<std::int32_t> {
+};  // by block size: shared whole, or in part
+
+TEST_P(PromptScores, ComeFromMemory) {
+  Bench bench({.blocks = 100, .batch_tokens = 7, .prefix_cache = true}, GetParam());
   const auto context = count_from(3, 24);
   std::int64_t rows = 0;
   for (Token choice = 0; choice < 4; ++choice) {
@@ -198,6 +202,8 @@ TEST(PrefixHits, PromptScoresComeFromMemory) {
   EXPECT_EQ(bench.run(), 0) << "all of it is remembered";
   expect_echo(tokens, bench.recorder.outcomes[id]);
 }
+
+INSTANTIATE_TEST_SUITE_P(BlockSizes, PromptScores, testing::Values(4, 8, 16, 32));
 
 TEST(PrefixHits, ScoresThatWereNotAskedForAreComputedFromThere) {
   Bench bench({.blocks = 100, .batch_tokens = 64, .prefix_cache = true});

@@ -19,7 +19,7 @@ struct Expected {
 class Simulation {
  public:
   Simulation(unsigned seed, const EngineOptions& options)
-      : random_(seed), model_(options.blocks), engine_(model_, options) {}
+      : random_(seed), model_(options.blocks, options.block_size), engine_(model_, options) {}
 
   void run(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -145,6 +145,7 @@ TEST(Simulation, EverythingAddsUpAfterEveryStep) {
       {.blocks = 30, .block_size = kBlock, .batch_tokens = 24, .max_sequences = 8, .prefix_cache = true},
       {.blocks = 24, .block_size = kBlock, .batch_tokens = 24, .max_sequences = 12},
       {.blocks = 200, .block_size = kBlock, .batch_tokens = 9, .max_sequences = 9, .prefix_cache = true},
+      {.blocks = 14, .block_size = 16, .batch_tokens = 24, .max_sequences = 8, .prefix_cache = true},
       {.blocks = 26,
        .block_size = kBlock,
        .batch_tokens = 64,
