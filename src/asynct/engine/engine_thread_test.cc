@@ -1,0 +1,154 @@
+#include "asynct/engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "asynct/engine/engine_testing.h"
+
+namespace asynct {
+namespace {
+
+// Waits for one submission of one request.
+class Waiter : public SubmissionListener {
+ public:
+  void on_rejected(std::string_view error) override { end(FinishReason::failed, error); }
+  void on_scores(std::size_t /*request*/, std::size_t /*first*/,
+                 std::span<const TokenScore> /*scores*/) override {}
+  bool on_token(std::size_t /*request*/, Token token) override {
+    const std::lock_guard lock(mutex_);
+    outcome_.tokens.push_back(token);
+    changed_.notify_all();
+    return true;
+  }
+  void on_finished(std::size_t /*request*/, FinishReason reason, std::string_view error) override {
+    end(reason, error);
+  }
+
+  Outcome wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return outcome_.finished > 0; }));
+    return outcome_;
+  }
+  void wait_for_tokens(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(
+        changed_.wait_for(lock, std::chrono::seconds(60), [&] { return outcome_.tokens.size() >= count; }));
+  }
+
+ private:
+  void end(FinishReason reason, std::string_view error) {
+    const std::lock_guard lock(mutex_);
+    ++outcome_.finished;
+    outcome_.reason = reason;
+    outcome_.error = error;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Outcome outcome_;
+};
+
+EngineThread::Options options(std::int64_t max_queue = 1024) {
+  return {.engine = {.blocks = 60,
+                     .block_size = kBlock,
+                     .batch_tokens = 32,
+                     .max_sequences = 8,
+                     .prefix_cache = true},
+          .max_queue = max_queue};
+}
+
+TEST(EngineThread, ManyClientsAtOnceGetTheirOwnTexts) {
+  FakeRunner model(60);
+  EngineThread engine(model, options());
+  std::vector<std::thread> clients;
+  for (unsigned client = 0; client < 4; ++client)
+    clients.emplace_back([&, client] {
+      std::mt19937 random(client);
+      for (int i = 0; i < 50; ++i) {
+        const auto tokens = random_tokens(random, 1 + random() % 20);
+        const auto count = static_cast<std::int64_t>(1 + random() % 12);
+        const auto waiter = std::make_shared<Waiter>();
+        const auto ticket = engine.submit({{.tokens = tokens, .max_new_tokens = count}}, waiter);
+        ASSERT_TRUE(ticket.has_value());
+        const bool cancelled = random() % 4 == 0;
+        if (cancelled) engine.cancel(*ticket);
+        const Outcome outcome = waiter->wait();
+        EXPECT_EQ(outcome.finished, 1);
+        if (!cancelled) {
+          EXPECT_EQ(outcome.tokens, expected_text(tokens, count, {}));
+        }
+      }
+    });
+  for (auto& client : clients) client.join();
+  engine.shut_down(std::chrono::seconds(10));
+  const EngineStatus status = engine.status();
+  EXPECT_EQ(status.free_blocks, status.blocks);
+  EXPECT_EQ(status.running + status.waiting + status.queued, 0);
+  EXPECT_GT(status.tokens_generated, 200);
+}
+
+TEST(EngineThread, RefusedSubmissionsAreToldWhy) {
+  FakeRunner model(60);
+  EngineThread engine(model, options());
+  const auto waiter = std::make_shared<Waiter>();
+  engine.submit({{.tokens = {kVocabulary}}}, waiter);
+  EXPECT_NE(waiter->wait().error.find("not in the vocabulary"), std::string::npos);
+}
+
+TEST(EngineThread, AFullQueueTakesNothing) {
+  FakeRunner model(60);
+  EngineThread engine(model, options(0));
+  EXPECT_FALSE(engine.submit({{.tokens = {1}}}, std::make_shared<Waiter>()).has_value());
+}
+
+TEST(EngineThread, ShutDownLetsRequestsEndOrCancelsThem) {
+  for (const bool drain : {true, false}) {
+    FakeRunner model(60);
+    EngineThread engine(model, options());
+    std::vector<std::shared_ptr<Waiter>> waiters;
+    for (int i = 0; i < 20; ++i) {
+      waiters.push_back(std::make_shared<Waiter>());
+      engine.submit({{.tokens = {i}, .max_new_tokens = drain ? 5 : 150}}, waiters.back());
+    }
+    engine.shut_down(drain ? std::chrono::seconds(60) : std::chrono::seconds(0));
+    for (const auto& waiter : waiters) {
+      const Outcome outcome = waiter->wait();
+      EXPECT_EQ(outcome.finished, 1);
+      if (drain) {
+        EXPECT_EQ(outcome.reason, FinishReason::length);
+      }
+    }
+    EXPECT_FALSE(engine.submit({{.tokens = {1}}}, std::make_shared<Waiter>()).has_value());
+    EXPECT_EQ(engine.status().free_blocks, 60);
+  }
+}
+
+TEST(EngineThread, DestructionEndsEveryRequest) {
+  FakeRunner model(60);
+  const auto waiter = std::make_shared<Waiter>();
+  {
+    EngineThread engine(model, options());
+    engine.submit({{.tokens = {1}, .max_new_tokens = 190}}, waiter);
+  }
+  EXPECT_EQ(waiter->wait().finished, 1);
+}
+
+TEST(EngineThread, TheCacheIsResetOnlyWhileNobodyRuns) {
+  FakeRunner model(60);
+  EngineThread engine(model, options());
+  EXPECT_TRUE(engine.reset_prefix_cache());
+  std::atomic<int> steps = 0;
+  EngineThread other(model, options(), [&] { ++steps; });
+  const auto waiter = std::make_shared<Waiter>();
+  other.submit({{.tokens = {1}, .max_new_tokens = 5}}, waiter);
+  waiter->wait();
+  other.shut_down(std::chrono::seconds(10));
+  EXPECT_GE(steps, 5);
+}
+
+}  // namespace
+}  // namespace asynct
