@@ -18,6 +18,23 @@ struct TokenScore {
   std::int32_t argmax = 0;  // first index of the row's largest logit
 };
 
+struct RowStats {
+  std::int32_t argmax = -1;  // first index of the largest logit; -1: one is NaN, or the largest is infinite
+  float max = 0;             // undefined where argmax is -1
+  double log_sum = 0;        // log sum exp(logit); NaN where argmax is -1
+};
+
+/// Of a row of logits that was kept, not empty: bit for bit what Head::score and Head::greedy of the same
+/// family find, so that float(logit - log_sum) is TokenScore::logprob.
+RowStats row_stats(Isa isa, std::span<const float> logits);
+
+/// The same without log_sum, which is left 0.
+RowStats row_largest(Isa isa, std::span<const float> logits);
+
+/// sum exp((logit - max) * scale) over a row, max its largest logit, scale > 0: in double, the same bits in
+/// every family. Logits so low that their term is below 1e-307 add about that.
+double row_mass(Isa isa, std::span<const float> logits, float max, double scale);
+
 /// The language-model head: logits[r, v] = sum_k hidden[r, k] * weight[v, k]. Logits that are no
 /// numbers are never chosen silently: argmax of a row that holds a NaN, or whose largest logit is infinite,
 /// is -1 and its log-probabilities are NaN.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "asynct/ops/head/kernels.h"
+#include "asynct/ops/head/weight.h"
 
 // Written once over Vec; a unit includes a simd/math_<isa>.h before this.
 namespace asynct::head {
@@ -56,7 +57,28 @@ double exp_sum(const float* logits, std::int64_t count, float most) {
   return total;
 }
 
-constexpr KernelTable kTable{largest, exp_sum};
+// Plain loops, which compilers vectorize; bounded first, for a choice within the exponential keeps GCC from
+// it.
+double mass(const float* logits, std::int64_t count, float most, double scale) {
+  constexpr std::int64_t kChunk = 256;
+  constexpr std::int64_t kChains = 8;
+  double sums[kChains] = {};
+  double weights[kChunk];
+  for (std::int64_t begin = 0; begin < count; begin += kChunk) {
+    const std::int64_t size = count - begin < kChunk ? count - begin : kChunk;
+    for (std::int64_t i = 0; i < size; ++i) weights[i] = bounded_exponent(logits[begin + i], most, scale);
+    for (std::int64_t i = 0; i < size; ++i) weights[i] = exp_of_bounded(weights[i]);
+    std::int64_t i = 0;
+    for (; i + kChains <= size; i += kChains)
+      for (std::int64_t chain = 0; chain < kChains; ++chain) sums[chain] += weights[i + chain];
+    for (; i < size; ++i) sums[i % kChains] += weights[i];
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+constexpr KernelTable kTable{largest, exp_sum, mass};
 
 }  // namespace
 }  // namespace asynct::head
