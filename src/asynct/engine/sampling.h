@@ -67,21 +67,29 @@ class TokenSampler {
     std::int32_t token;
   };
   struct Prefix {
-    std::size_t count;  // the candidates up to and with the one where the mass is reached; all if it never is
-    double mass;        // of these
+    std::size_t count;  // the candidates up to and with the one where a mass is reached; all if it never is
+    double mass;        // of these and of what comes before the candidates
   };
 
+  std::int32_t draw_from_candidates(const SamplingParams& params, double total, double point);
+  std::int32_t draw_from_all(std::span<const float> logits, const SamplingParams& params, double total,
+                             double point);
   void take_most_probable(std::span<const float> logits, std::size_t count);
-  void take_all(std::span<const float> logits);
   bool drop_below(float min_p);
+  void weigh_buckets(std::span<const float> logits, float min_p);
+  void take_bucket(std::span<const float> logits, std::int32_t bucket, float min_p);
   double weight(const Candidate& candidate) const;  // 1 for the most probable
   double mass(std::size_t begin, std::size_t end) const;
   template <class Reached>
-  Prefix prefix(Reached reached);
+  Prefix prefix(double before, Reached reached);
+  template <class Reached>
+  Prefix prefix_of_all(std::span<const float> logits, float min_p, Reached reached);
 
   std::vector<Candidate> candidates_;
   float largest_ = 0;
   double scale_ = 1;
+  std::vector<double> bucket_mass_;
+  std::int32_t last_bucket_ = 0;  // the last that holds a token
 };
 
 }  // namespace asynct

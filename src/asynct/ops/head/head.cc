@@ -129,8 +129,27 @@ RowStats row_stats(Isa isa, std::span<const float> logits) {
   return row;
 }
 
+void row_weights(Isa isa, std::span<const float> logits, float max, double scale, std::span<double> weights) {
+  assert(weights.size() == logits.size());
+  table_of(isa).weights(logits.data(), std::ssize(logits), max, scale, weights.data());
+}
+
 double row_mass(Isa isa, std::span<const float> logits, float max, double scale) {
-  return table_of(isa).mass(logits.data(), std::ssize(logits), max, scale);
+  constexpr std::size_t kChunk = 256;
+  constexpr std::size_t kChains = 8;
+  double sums[kChains] = {};
+  double weights[kChunk];
+  for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    const auto chunk = logits.subspan(begin, std::min(kChunk, logits.size() - begin));
+    row_weights(isa, chunk, max, scale, std::span(weights).first(chunk.size()));
+    std::size_t i = 0;
+    for (; i + kChains <= chunk.size(); i += kChains)
+      for (std::size_t chain = 0; chain < kChains; ++chain) sums[chain] += weights[i + chain];
+    for (; i < chunk.size(); ++i) sums[i % kChains] += weights[i];
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
 Head::Head(const OpContext& context, TensorView weight) : linear_(context, {&weight, 1}) {}

@@ -31,8 +31,11 @@ RowStats row_stats(Isa isa, std::span<const float> logits);
 /// The same without log_sum, which is left 0.
 RowStats row_largest(Isa isa, std::span<const float> logits);
 
-/// sum exp((logit - max) * scale) over a row, max its largest logit, scale > 0: in double, the same bits in
-/// every family. Logits so low that their term is below 1e-307 add about that.
+/// weights[i] = exp((logits[i] - max) * scale), at least e^kLowestExponent (weight.h): max is the largest
+/// logit of the row that the logits are of, scale > 0. In double, the same bits in every family.
+void row_weights(Isa isa, std::span<const float> logits, float max, double scale, std::span<double> weights);
+
+/// Their sum over a row, in an order of its own.
 double row_mass(Isa isa, std::span<const float> logits, float max, double scale);
 
 /// The language-model head: logits[r, v] = sum_k hidden[r, k] * weight[v, k]. Logits that are no

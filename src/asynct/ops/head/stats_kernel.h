@@ -59,26 +59,12 @@ double exp_sum(const float* logits, std::int64_t count, float most) {
 
 // Plain loops, which compilers vectorize; bounded first, for a choice within the exponential keeps GCC from
 // it.
-double mass(const float* logits, std::int64_t count, float most, double scale) {
-  constexpr std::int64_t kChunk = 256;
-  constexpr std::int64_t kChains = 8;
-  double sums[kChains] = {};
-  double weights[kChunk];
-  for (std::int64_t begin = 0; begin < count; begin += kChunk) {
-    const std::int64_t size = count - begin < kChunk ? count - begin : kChunk;
-    for (std::int64_t i = 0; i < size; ++i) weights[i] = bounded_exponent(logits[begin + i], most, scale);
-    for (std::int64_t i = 0; i < size; ++i) weights[i] = exp_of_bounded(weights[i]);
-    std::int64_t i = 0;
-    for (; i + kChains <= size; i += kChains)
-      for (std::int64_t chain = 0; chain < kChains; ++chain) sums[chain] += weights[i + chain];
-    for (; i < size; ++i) sums[i % kChains] += weights[i];
-  }
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
+void weights(const float* logits, std::int64_t count, float most, double scale, double* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = bounded_exponent(logits[i], most, scale);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = exp_of_bounded(out[i]);
 }
 
-constexpr KernelTable kTable{largest, exp_sum, mass};
+constexpr KernelTable kTable{largest, exp_sum, weights};
 
 }  // namespace
 }  // namespace asynct::head
