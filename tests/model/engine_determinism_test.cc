@@ -47,7 +47,7 @@ class Recorder : public EngineListener {
       outcomes[id].argmax.push_back(score.argmax);
     }
   }
-  bool on_token(RequestId id, Token token) override {
+  bool on_token(RequestId id, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     outcomes[id].tokens.push_back(token);
     return true;
   }

@@ -51,7 +51,7 @@ namespace {
 class GreedyListener : public EngineListener {
  public:
   void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId /*id*/, Token token) override {
+  bool on_token(RequestId /*id*/, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     tokens.push_back(token);
     return true;
   }

@@ -40,7 +40,7 @@ class Printer : public EngineListener {
       : decoder_(tokenizer, true), stops_(stops) {}
 
   void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId /*id*/, Token token) override {
+  bool on_token(RequestId /*id*/, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     print(stops_.push(decoder_.push(token)));
     return !stops_.stopped() && !InterruptGuard::requested();
   }

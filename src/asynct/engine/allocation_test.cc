@@ -12,7 +12,9 @@ namespace {
 class Silent : public EngineListener {
  public:
   void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId /*id*/, Token /*token*/) override { return true; }
+  bool on_token(RequestId /*id*/, Token /*token*/, std::span<const TokenLogprob> /*logprobs*/) override {
+    return true;
+  }
   void on_finished(RequestId /*id*/, FinishReason /*reason*/, std::string_view error) override {
     EXPECT_EQ(error, "");
   }

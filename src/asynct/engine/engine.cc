@@ -55,9 +55,20 @@ void check_request(const Request& request, std::size_t index, std::int64_t vocab
   constexpr std::int64_t kMostNewTokens = std::int64_t{1} << 40;  // keeps sums of lengths far from overflow
   if (request.max_new_tokens < 0 || request.max_new_tokens > kMostNewTokens)
     fail("request: max_new_tokens is ", request.max_new_tokens, ", expected 0 to ", kMostNewTokens);
-  validate(request.sampling);
+  validate(request.sampling, vocabulary);
+  for (const std::int32_t count : {request.logprobs, request.target_logprobs})
+    if (count < -1 || count > kMaxTopLogprobs)
+      fail("request: ", count, " log-probabilities a token, expected at most ", kMaxTopLogprobs);
   if ((index == 0) != (request.parent < 0) || request.parent >= static_cast<std::int32_t>(index))
     fail("request ", index, " of a tree: parent ", request.parent, " does not stand before it");
+}
+
+// All tokens up to the end of a node that has not started.
+std::vector<Token> context_of(const Node& node) {
+  std::vector<Token> context(static_cast<std::size_t>(node.begin) + node.tokens.size());
+  for (const Node* at = &node; at != nullptr; at = at->parent)
+    std::copy(at->tokens.begin(), at->tokens.end(), context.begin() + at->begin);
+  return context;
 }
 
 // Blocks of the tokens [begin, end) of a sequence whose earlier ones may be shared.
@@ -87,6 +98,8 @@ std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree)
            " to generate exceed the context of ", model_.max_length());
     node->tokens = request.tokens;
     node->request = std::move(request);
+    if (node->request.max_new_tokens > 0 && processes_logits(node->request.sampling))
+      node->processor.emplace(node->request.sampling, context_of(*node), node->request.end_tokens);
     nodes.push_back(std::move(node));
   }
   return nodes;
@@ -173,15 +186,23 @@ void Engine::run_model() {
   model_.forward(builder_.batch());
   scores_.resize(targets_.size());
   if (!targets_.empty()) model_.score(targets_, scores_);
+  rank_targets();
   choose_greedily();
   draw_samples();
+}
+
+// Whether the head's own argmax is all that is needed of a row.
+bool Engine::is_plain(const Work& work) {
+  const Node& node = *work.node;
+  return node.request.sampling.temperature == 0 && node.request.logprobs < 0 &&
+         (!node.processor || !node.processor->changes_logits());
 }
 
 void Engine::choose_greedily() {
   choosing_.clear();
   rows_.clear();
   for (Work& work : work_) {
-    if (work.sample_row < 0 || work.node->request.sampling.temperature > 0) continue;
+    if (work.sample_row < 0 || !is_plain(work)) continue;
     choosing_.push_back(&work);
     rows_.push_back(work.sample_row);
   }
@@ -199,18 +220,50 @@ void Engine::draw_samples() {
     rows_.clear();
     for (; next < work_.size() && rows_.size() < most; ++next) {
       Work& work = work_[next];
-      if (work.sample_row < 0 || work.node->request.sampling.temperature == 0) continue;
+      if (work.sample_row < 0 || is_plain(work)) continue;
       choosing_.push_back(&work);
       rows_.push_back(work.sample_row);
     }
     if (rows_.empty()) return;
     logits_.resize(rows_.size() * vocabulary);
     model_.logits(rows_, logits_);
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const Node& node = *choosing_[i]->node;
-      choosing_[i]->sampled =
-          sampler_.sample(std::span(logits_).subspan(i * vocabulary, vocabulary), node.request.sampling,
-                          static_cast<std::uint64_t>(node.generated()));
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      choose(*choosing_[i], std::span(logits_).subspan(i * vocabulary, vocabulary));
+  }
+}
+
+void Engine::choose(Work& work, std::span<float> logits) {
+  Node& node = *work.node;
+  const bool processed = node.processor && node.processor->changes_logits();
+  std::span<const float> raw = logits;
+  if (processed) {
+    if (node.request.logprobs >= 0) raw = raw_logits_ = {logits.begin(), logits.end()};
+    node.processor->apply(logits);
+  }
+  const SamplingParams& sampling = node.request.sampling;
+  work.sampled = sampling.temperature == 0
+                     ? argmax(logits)
+                     : sampler_.sample(logits, sampling, static_cast<std::uint64_t>(node.generated()));
+  if (node.request.logprobs >= 0 && !top_logprobs(raw, node.request.logprobs, work.sampled, node.logprobs))
+    work.sampled = -1;
+}
+
+// For requests that want more about a target than TokenScore says.
+void Engine::rank_targets() {
+  top_ends_.assign(targets_.size(), 0);
+  tops_.clear();
+  const auto vocabulary = static_cast<std::size_t>(model_.vocabulary());
+  std::size_t index = 0;
+  for (const Work& work : work_) {
+    const std::int32_t count = work.node->request.target_logprobs;
+    for (std::size_t t = work.target_begin; t < work.target_end; ++t, ++index) {
+      if (count > 1) {
+        logits_.resize(vocabulary);
+        model_.logits({&targets_[index].row, 1}, logits_);
+        if (top_logprobs(logits_, count, targets_[index].token, node_tops_))
+          tops_.insert(tops_.end(), node_tops_.begin(), node_tops_.end());
+      }
+      top_ends_[index] = tops_.size();
     }
   }
 }
@@ -219,13 +272,15 @@ void Engine::publish(EngineListener& listener) {
   std::size_t score = 0;
   for (Work& work : work_) {
     const std::size_t count = work.target_end - work.target_begin;
-    publish(work, std::span(scores_).subspan(score, count), listener);
+    work.first_score = score;
     score += count;
+    publish(work, listener);
   }
 }
 
-void Engine::publish(Work& work, std::span<const TokenScore> scores, EngineListener& listener) {
+void Engine::publish(Work& work, EngineListener& listener) {
   Node& node = *work.node;
+  const auto scores = std::span(scores_).subspan(work.first_score, work.target_end - work.target_begin);
   const bool bad =
       std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
   if (bad || (work.sample_row >= 0 && work.sampled < 0)) return fail_tree(node, kNanLogits, listener);
@@ -238,15 +293,21 @@ void Engine::publish(Work& work, std::span<const TokenScore> scores, EngineListe
   }
 }
 
-void Engine::deliver_scores(Work& work, std::span<const TokenScore> scores, EngineListener& listener) {
+void Engine::deliver_scores(const Work& work, std::span<const TokenScore> scores, EngineListener& listener) {
   Node& node = *work.node;
   if (!node.recalled.empty()) {
     listener.on_scores(node.id, work.target_begin - node.recalled.size(), node.recalled);
     node.recalled.clear();
   }
   if (scores.empty()) return;
-  for (std::size_t i = 0; i < scores.size(); ++i)
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const std::size_t index = work.first_score + i;
+    const std::size_t begin = index > 0 ? top_ends_[index - 1] : 0;
+    if (top_ends_[index] > begin)
+      listener.on_target_logprobs(node.id, work.target_begin + i,
+                                  std::span(tops_).subspan(begin, top_ends_[index] - begin));
     scheduler_.remember(node, node.request.targets[work.target_begin + i], scores[i]);
+  }
   listener.on_scores(node.id, work.target_begin, scores);
 }
 
@@ -256,7 +317,11 @@ void Engine::deliver_token(const Work& work, EngineListener& listener) {
   const auto& ends = node.request.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     finish(node, FinishReason::end_token, listener);
-  } else if (node.tokens.push_back(token); !listener.on_token(node.id, token)) {
+    return;
+  }
+  node.tokens.push_back(token);
+  if (node.processor) node.processor->accept(token);
+  if (!listener.on_token(node.id, token, node.logprobs)) {
     finish(node, FinishReason::stopped, listener);
   } else if (node.generated() == node.request.max_new_tokens) {
     finish(node, FinishReason::length, listener);

@@ -60,9 +60,12 @@ class Engine {
   void run_model();
   void choose_greedily();
   void draw_samples();
+  static bool is_plain(const Work& work);
+  void choose(Work& work, std::span<float> logits);
+  void rank_targets();
   void publish(EngineListener& listener);
-  void publish(Work& work, std::span<const TokenScore> scores, EngineListener& listener);
-  void deliver_scores(Work& work, std::span<const TokenScore> scores, EngineListener& listener);
+  void publish(Work& work, EngineListener& listener);
+  void deliver_scores(const Work& work, std::span<const TokenScore> scores, EngineListener& listener);
   void deliver_token(const Work& work, EngineListener& listener);
   void finish(Node& node, FinishReason reason, EngineListener& listener);
   void fail_tree(Node& node, std::string_view error, EngineListener& listener);
@@ -83,7 +86,11 @@ class Engine {
   std::vector<Work*> choosing_;
   std::vector<std::int32_t> rows_;  // sample rows of choosing_
   std::vector<Token> chosen_;
-  std::vector<float> logits_;  // of rows_
+  std::vector<float> logits_;          // of rows_
+  std::vector<float> raw_logits_;      // of one row, before they are processed
+  std::vector<TokenLogprob> tops_;     // of targets_, one after another
+  std::vector<std::size_t> top_ends_;  // [targets_] where each ends in tops_
+  std::vector<TokenLogprob> node_tops_;
   TokenSampler sampler_;
 };
 

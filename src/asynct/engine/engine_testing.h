@@ -131,7 +131,7 @@ class Recorder : public EngineListener {
     EXPECT_EQ(first, outcomes[id].scores.size());
     outcomes[id].scores.insert(outcomes[id].scores.end(), scores.begin(), scores.end());
   }
-  bool on_token(RequestId id, Token token) override {
+  bool on_token(RequestId id, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     outcomes[id].tokens.push_back(token);
     return true;
   }

@@ -175,10 +175,15 @@ class EngineThread::Impl : EngineListener {
     Submission& submission = submission_of(id);
     submission.listener->on_scores(static_cast<std::size_t>(id - submission.first), first, scores);
   }
-  bool on_token(RequestId id, Token token) override {
+  void on_target_logprobs(RequestId id, std::size_t target, std::span<const TokenLogprob> logprobs) override {
+    Submission& submission = submission_of(id);
+    submission.listener->on_target_logprobs(static_cast<std::size_t>(id - submission.first), target,
+                                            logprobs);
+  }
+  bool on_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) override {
     ++generated_;
     Submission& submission = submission_of(id);
-    return submission.listener->on_token(static_cast<std::size_t>(id - submission.first), token);
+    return submission.listener->on_token(static_cast<std::size_t>(id - submission.first), token, logprobs);
   }
   void on_finished(RequestId id, FinishReason reason, std::string_view error) override {
     const auto ticket = tickets_.find(id);

@@ -21,8 +21,10 @@ class SubmissionListener {
   /// The engine refuses the submission; nothing else follows.
   virtual void on_rejected(std::string_view error) = 0;
   virtual void on_scores(std::size_t request, std::size_t first, std::span<const TokenScore> scores) = 0;
+  virtual void on_target_logprobs(std::size_t /*request*/, std::size_t /*target*/,
+                                  std::span<const TokenLogprob> /*logprobs*/) {}
   /// False ends the request (FinishReason::stopped).
-  virtual bool on_token(std::size_t request, Token token) = 0;
+  virtual bool on_token(std::size_t request, Token token, std::span<const TokenLogprob> logprobs) = 0;
   /// Exactly once a request.
   virtual void on_finished(std::size_t request, FinishReason reason, std::string_view error) = 0;
 };

@@ -18,7 +18,7 @@ class Waiter : public SubmissionListener {
   void on_rejected(std::string_view error) override { end(FinishReason::failed, error); }
   void on_scores(std::size_t /*request*/, std::size_t /*first*/,
                  std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(std::size_t /*request*/, Token token) override {
+  bool on_token(std::size_t /*request*/, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     const std::lock_guard lock(mutex_);
     outcome_.tokens.push_back(token);
     changed_.notify_all();

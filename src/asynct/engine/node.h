@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "asynct/engine/logits_processor.h"
 #include "asynct/engine/request.h"
 #include "asynct/kv/sequence.h"
 
@@ -31,6 +33,9 @@ struct Node {
   bool borrowed = false;         // the parent's promise counts for this node
   bool reported = false;         // on_finished() was called; a preempted parent is computed again silently
   State state = State::blocked;  // changed by the scheduler
+
+  std::optional<LogitsProcessor> processor;  // only when the parameters ask for one
+  std::vector<TokenLogprob> logprobs;        // of the token just chosen
 
   Sequence sequence;                 // empty unless running or holding
   std::vector<Token> tokens;         // the request's, then generated ones
@@ -62,6 +67,7 @@ struct Work {
   // Filled in by the engine.
   std::size_t target_begin = 0;  // of the node's targets
   std::size_t target_end = 0;
+  std::size_t first_score = 0;   // of the step's scores
   std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
   Token sampled = -1;            // from it; -1: its logits hold a NaN
 };

@@ -52,7 +52,9 @@ class ScoreListener : public EngineListener {
     const auto& owners = owners_.at(id);
     for (std::size_t i = 0; i < scores.size(); ++i) take(owners[first + i], scores[i]);
   }
-  bool on_token(RequestId /*id*/, Token /*token*/) override { return true; }
+  bool on_token(RequestId /*id*/, Token /*token*/, std::span<const TokenLogprob> /*logprobs*/) override {
+    return true;
+  }
   void on_finished(RequestId id, FinishReason reason, std::string_view error) override {
     owners_.erase(id);
     fail_on_error(reason, error);
@@ -100,7 +102,7 @@ class GenerateListener : public EngineListener {
   }
 
   void on_scores(RequestId /*id*/, std::size_t /*first*/, std::span<const TokenScore> /*scores*/) override {}
-  bool on_token(RequestId id, Token token) override {
+  bool on_token(RequestId id, Token token, std::span<const TokenLogprob> /*logprobs*/) override {
     Text& text = texts_.at(id);
     ++text.result.new_tokens;
     text.result.text += text.matcher.push(text.decoder.push(token));

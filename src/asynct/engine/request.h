@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "asynct/engine/logprobs.h"
 #include "asynct/engine/sampling.h"
 #include "asynct/ops/head/head.h"
 #include "asynct/text/token.h"
@@ -21,8 +22,7 @@ struct Request {
 
   /// Log-probabilities wanted: .row is an index into `tokens`, .token what comes after it. Ascending by row.
   std::vector<ScoreTarget> targets;
-  std::int32_t target_logprobs =
-      0;  // for each target, so many of the most probable tokens too (on_top_tokens)
+  std::int32_t target_logprobs = 0;  // for each target, so many of the most probable tokens too
 
   /// Tokens to generate; 0 for none. A request that generates has no children.
   std::int64_t max_new_tokens = 0;
@@ -50,8 +50,13 @@ class EngineListener {
   virtual ~EngineListener() = default;
   /// Scores of the request's targets [first, first + scores.size()).
   virtual void on_scores(RequestId id, std::size_t first, std::span<const TokenScore> scores) = 0;
-  /// A new token; false ends the request (FinishReason::stopped).
-  virtual bool on_token(RequestId id, Token token) = 0;
+  /// Just before the score of a target of a request with target_logprobs > 1: the most probable tokens there,
+  /// and the target where it is not among them.
+  virtual void on_target_logprobs(RequestId /*id*/, std::size_t /*target*/,
+                                  std::span<const TokenLogprob> /*logprobs*/) {}
+  /// A new token, and as many log-probabilities as the request asked for: the most probable tokens, and the
+  /// new one where it is not among them. False ends the request (FinishReason::stopped).
+  virtual bool on_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) = 0;
   /// Exactly once a request. `error` says what went wrong when reason is failed.
   virtual void on_finished(RequestId id, FinishReason reason, std::string_view error) = 0;
 };

@@ -1,21 +1,28 @@
 #include "asynct/engine/sampling.h"
 
-#include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <limits>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/head/head.h"
 
 namespace asynct {
 namespace {
 
-// Most probable first, ties by token id, so that the order does not depend on the sort.
-constexpr auto kBefore = [](const auto& a, const auto& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-};
+void check_penalty(const char* field, float penalty) {
+  if (!(penalty >= -2 && penalty <= 2)) fail(field, " is ", penalty, ", expected -2 to 2");
+}
+
+void check_count(const char* field, std::size_t count, std::size_t most) {
+  if (count > most) fail(field, " has ", count, " entries, expected at most ", most);
+}
 
 }  // namespace
+
+bool processes_logits(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0 ||
+         params.min_tokens > 0 || !params.logit_bias.empty() || !params.allowed_tokens.empty() ||
+         !params.bad_words.empty();
+}
 
 void validate(const SamplingParams& params) {
   if (!(params.temperature >= 0 && params.temperature <= 100))
@@ -24,6 +31,37 @@ void validate(const SamplingParams& params) {
   if (!(params.top_p > 0 && params.top_p <= 1))
     fail("top_p is ", params.top_p, ", expected above 0, at most 1");
   if (!(params.min_p >= 0 && params.min_p <= 1)) fail("min_p is ", params.min_p, ", expected 0 to 1");
+  if (!(params.repetition_penalty > 0 && std::isfinite(params.repetition_penalty)))
+    fail("repetition_penalty is ", params.repetition_penalty, ", expected above 0 and finite");
+  check_penalty("presence_penalty", params.presence_penalty);
+  check_penalty("frequency_penalty", params.frequency_penalty);
+  if (params.min_tokens < 0) fail("min_tokens is ", params.min_tokens, ", expected 0 or more");
+  check_count("logit_bias", params.logit_bias.size(), kMaxLogitBiases);
+  for (const LogitBias& entry : params.logit_bias)
+    if (!(entry.bias >= -100 && entry.bias <= 100))
+      fail("logit_bias of token ", entry.token, " is ", entry.bias, ", expected -100 to 100");
+  check_count("bad_words", params.bad_words.size(), kMaxBadWords);
+  for (const auto& word : params.bad_words)
+    if (word.empty() || word.size() > kMaxBadWordTokens)
+      fail("bad_words: one has ", word.size(), " tokens, expected 1 to ", kMaxBadWordTokens);
+}
+
+void validate(const SamplingParams& params, std::int64_t vocabulary) {
+  validate(params);
+  const auto check_token = [&](const char* field, Token token) {
+    if (token < 0 || token >= vocabulary)
+      fail(field, ": token ", token, " is not in the vocabulary of ", vocabulary);
+  };
+  for (const LogitBias& entry : params.logit_bias) check_token("logit_bias", entry.token);
+  check_count("allowed_tokens", params.allowed_tokens.size(), static_cast<std::size_t>(vocabulary));
+  for (const Token token : params.allowed_tokens) check_token("allowed_tokens", token);
+  for (const auto& word : params.bad_words)
+    for (const Token token : word) check_token("bad_words", token);
+}
+
+std::int32_t argmax(std::span<const float> logits) {
+  static const Isa isa = select_isa();
+  return row_largest(isa, logits).argmax;
 }
 
 double uniform(std::uint64_t seed, std::uint64_t step) {
@@ -35,76 +73,6 @@ double uniform(std::uint64_t seed, std::uint64_t step) {
     return x ^ (x >> 31);
   };
   return static_cast<double>(mix(mix(seed) ^ step) >> 11) * 0x1p-53;
-}
-
-bool TokenSampler::collect(std::span<const float> logits, const SamplingParams& params) {
-  candidates_.clear();
-  sorted_ = 0;
-  largest_ = -std::numeric_limits<float>::infinity();
-  scale_ = 1.0 / params.temperature;
-  bool nan = false;
-  for (std::size_t token = 0; token < logits.size(); ++token) {
-    nan |= std::isnan(logits[token]);
-    largest_ = std::max(largest_, logits[token]);
-    candidates_.push_back({logits[token], static_cast<std::int32_t>(token)});
-  }
-  if (nan || !std::isfinite(largest_)) return false;
-  const auto top_k = static_cast<std::size_t>(params.top_k);
-  if (top_k > 0 && top_k < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k, candidates_.end(), kBefore);
-    candidates_.resize(top_k);
-  }
-  return true;
-}
-
-double TokenSampler::weight(const Candidate& candidate) const {
-  return std::exp((double{candidate.logit} - largest_) * scale_);
-}
-
-// A draw needs the few most probable tokens in order, seldom more: so they are sorted as they are asked for,
-// in ever larger pieces.
-const TokenSampler::Candidate& TokenSampler::ranked(std::size_t rank) {
-  constexpr std::size_t kFirst = 64;
-  constexpr std::size_t kGrowth = 8;
-  while (rank >= sorted_) {
-    const std::size_t end = std::min(candidates_.size(), std::max(kFirst, kGrowth * sorted_));
-    const auto at = [&](std::size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
-    if (end < candidates_.size()) std::nth_element(at(sorted_), at(end), candidates_.end(), kBefore);
-    std::sort(at(sorted_), at(end), kBefore);
-    sorted_ = end;
-  }
-  return candidates_[rank];
-}
-
-std::int32_t TokenSampler::sample(std::span<const float> logits, const SamplingParams& params,
-                                  std::uint64_t step) {
-  assert(params.temperature > 0 && !logits.empty());
-  if (!collect(logits, params)) return -1;
-  double total = 0;
-  double kept = 0;  // mass of those that min_p leaves
-  for (const Candidate& candidate : candidates_) {
-    const double mass = weight(candidate);
-    total += mass;
-    if (mass >= params.min_p) kept += mass;
-  }
-  std::size_t count = candidates_.size();  // at most so many are kept
-  if (params.top_p < 1) {
-    const double enough = params.top_p * total;
-    double nucleus = 0;
-    count = 0;
-    while (count < candidates_.size() && (count == 0 || nucleus < enough)) nucleus += weight(ranked(count++));
-    kept = std::min(kept, nucleus);
-  }
-  double left = uniform(params.seed, step) * kept;
-  std::int32_t token = ranked(0).token;
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    const double mass = weight(ranked(rank));
-    if (rank > 0 && (mass == 0 || mass < params.min_p)) break;  // rounding left a little; nothing is there
-    token = ranked(rank).token;
-    left -= mass;
-    if (left < 0) break;
-  }
-  return token;
 }
 
 }  // namespace asynct

@@ -1,6 +1,7 @@
 #include "asynct/ops/head/head.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -61,32 +62,95 @@ std::span<PieceStats> take_stats(OpContext& context, std::size_t count) {
   return {reinterpret_cast<PieceStats*>(context.shared_scratch(count * sizeof(PieceStats))), count};
 }
 
-struct RowStats {
-  std::int32_t argmax = -1;  // -1: a logit is NaN, or the largest is infinite
-  float max = 0;
-  double log_sum = 0;  // log sum exp(logit)
-};
-
-RowStats merge(std::span<const PieceStats> pieces) {
-  constexpr RowStats kNaN = {.max = std::numeric_limits<float>::quiet_NaN(),
-                             .log_sum = std::numeric_limits<double>::quiet_NaN()};
-  RowStats row;
-  float max = -std::numeric_limits<float>::infinity();
-  for (const PieceStats& piece : pieces) {
-    if (piece.argmax < 0) return kNaN;
-    if (row.argmax >= 0 && piece.max <= max) continue;
-    max = piece.max;
-    row.argmax = static_cast<std::int32_t>((&piece - pieces.data()) * kPieceTokens) + piece.argmax;
+// piece(i): PieceStats of piece i, without its sum.
+template <class Piece>
+RowStats merge_largest(std::int64_t pieces, Piece piece) {
+  RowStats row{.max = -std::numeric_limits<float>::infinity()};
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const PieceStats found = piece(i);
+    if (found.argmax < 0) return {};
+    if (row.argmax >= 0 && found.max <= row.max) continue;
+    row.max = found.max;
+    row.argmax = static_cast<std::int32_t>(i * kPieceTokens) + found.argmax;
   }
-  if (!std::isfinite(max)) return kNaN;
-  row.max = max;
+  return std::isfinite(row.max) ? row : RowStats{};
+}
+
+// piece(i): PieceStats of piece i with its sum.
+template <class Piece>
+double merge_sums(std::int64_t pieces, Piece piece, const RowStats& largest) {
+  if (largest.argmax < 0) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0;
-  for (const PieceStats& piece : pieces) sum += piece.exp_sum * std::exp(double{piece.max} - max);
-  row.log_sum = double{max} + std::log(sum);
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const PieceStats found = piece(i);
+    if (std::isinf(found.max)) continue;  // all of it is -infinity and adds nothing
+    sum += found.exp_sum * std::exp(double{found.max} - largest.max);
+  }
+  return double{largest.max} + std::log(sum);
+}
+
+RowStats merge(std::span<const PieceStats> stats) {
+  const auto piece = [&](std::int64_t i) { return stats[static_cast<std::size_t>(i)]; };
+  RowStats row = merge_largest(std::ssize(stats), piece);
+  row.log_sum = merge_sums(std::ssize(stats), piece, row);
   return row;
 }
 
+std::span<const float> piece_of(std::span<const float> logits, std::int64_t piece) {
+  const auto begin = static_cast<std::size_t>(piece * kPieceTokens);
+  return logits.subspan(begin, std::min<std::size_t>(kPieceTokens, logits.size() - begin));
+}
+
+PieceStats largest_of(const head::KernelTable& table, std::span<const float> piece) {
+  return table.largest(piece.data(), std::ssize(piece));
+}
+
+PieceStats stats_of(const head::KernelTable& table, std::span<const float> piece) {
+  PieceStats stats = largest_of(table, piece);
+  if (stats.argmax >= 0) stats.exp_sum = table.exp_sum(piece.data(), std::ssize(piece), stats.max);
+  return stats;
+}
+
 }  // namespace
+
+RowStats row_largest(Isa isa, std::span<const float> logits) {
+  assert(!logits.empty());
+  const head::KernelTable& table = table_of(isa);
+  return merge_largest(pieces_of(std::ssize(logits)),
+                       [&](std::int64_t i) { return largest_of(table, piece_of(logits, i)); });
+}
+
+RowStats row_stats(Isa isa, std::span<const float> logits) {
+  const head::KernelTable& table = table_of(isa);
+  RowStats row = row_largest(isa, logits);
+  row.log_sum = merge_sums(
+      pieces_of(std::ssize(logits)), [&](std::int64_t i) { return stats_of(table, piece_of(logits, i)); },
+      row);
+  return row;
+}
+
+void row_weights(Isa isa, std::span<const float> logits, float max, double scale, std::span<double> weights) {
+  assert(weights.size() == logits.size());
+  table_of(isa).weights(logits.data(), std::ssize(logits), max, scale, weights.data());
+}
+
+double row_mass(Isa isa, std::span<const float> logits, float max, double scale) {
+  constexpr std::size_t kChunk = 256;
+  constexpr std::size_t kChains = 8;
+  double sums[kChains] = {};
+  double weights[kChunk];
+  for (std::size_t begin = 0; begin < logits.size(); begin += kChunk) {
+    const auto chunk = logits.subspan(begin, std::min(kChunk, logits.size() - begin));
+    row_weights(isa, chunk, max, scale, std::span(weights).first(chunk.size()));
+    std::size_t i = 0;
+    for (; i + kChains <= chunk.size(); i += kChains)
+      for (std::size_t chain = 0; chain < kChains; ++chain) sums[chain] += weights[i + chain];
+    for (; i < chunk.size(); ++i) sums[i % kChains] += weights[i];
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
 
 Head::Head(const OpContext& context, TensorView weight) : linear_(context, {&weight, 1}) {}
 
@@ -127,10 +191,9 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
     };
     for_each_piece(context, linear_.weight(), hidden.slice_rows(first, rows),
                    [&](std::int64_t row, std::int64_t piece, std::span<const float> logits) {
-                     const auto count = static_cast<std::int64_t>(logits.size());
-                     PieceStats found = table.largest(logits.data(), count);
-                     if (found.argmax >= 0) found.exp_sum = table.exp_sum(logits.data(), count, found.max);
-                     stats[static_cast<std::size_t>(row) * pieces + static_cast<std::size_t>(piece)] = found;
+                     const std::int64_t count = std::ssize(logits);
+                     stats[static_cast<std::size_t>(row) * pieces + static_cast<std::size_t>(piece)] =
+                         stats_of(table, logits);
                      // A target's logit waits in its score for the row's sum.
                      for (std::size_t t = targets_from(first + row);
                           t < targets.size() && targets[t].row == first + row; ++t) {
@@ -143,7 +206,7 @@ void Head::score(OpContext& context, ConstMatrix hidden, std::span<const ScoreTa
       const RowStats merged = merge(stats.subspan(row * pieces, pieces));
       scores[t] = {.logprob = static_cast<float>(scores[t].logprob - merged.log_sum),
                    .argmax = merged.argmax,
-                   .argmax_logprob = static_cast<float>(merged.max - merged.log_sum)};
+                   .argmax_logprob = static_cast<float>(double{merged.max} - merged.log_sum)};
     }
   }
 }
@@ -158,7 +221,7 @@ void Head::greedy(OpContext& context, ConstMatrix hidden, std::span<std::int32_t
     for_each_piece(context, linear_.weight(), hidden.slice_rows(first, rows),
                    [&](std::int64_t row, std::int64_t piece, std::span<const float> logits) {
                      stats[static_cast<std::size_t>(row) * pieces + static_cast<std::size_t>(piece)] =
-                         table.largest(logits.data(), static_cast<std::int64_t>(logits.size()));
+                         largest_of(table, logits);
                    });
     for (std::int64_t r = 0; r < rows; ++r)
       tokens[static_cast<std::size_t>(first + r)] =

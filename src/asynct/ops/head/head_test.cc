@@ -127,6 +127,66 @@ TEST(Head, AScoreDoesNotKnowItsBatch) {
   }
 }
 
+// What is made of kept logits is what was made of them on the fly.
+TEST(Head, KeptRowsHaveTheSameStatistics) {
+  for (const std::int32_t vocabulary : {1, 16, 511, 512, 513, 1300}) {
+    Random random(static_cast<std::uint32_t>(vocabulary));
+    const Tensor weight = random_tensor(random, DType::f32, {vocabulary, 24}, 0.7F);
+    GuardedMatrix hidden(8, 24, 0);
+    hidden.fill(random);
+    const std::vector<ScoreTarget> targets = some_targets(random, 8, vocabulary);
+    for (const Isa isa : test_isas()) {
+      ThreadPool pool(1);
+      OpContext context(pool, isa, Precision::fp32);
+      const Head head(context, weight.view());
+      std::vector<TokenScore> scores(targets.size());
+      head.score(context, hidden.matrix(), targets, scores);
+      GuardedMatrix logits(8, vocabulary, 0);
+      head.logits(context, hidden.matrix(), logits.matrix());
+      for (std::size_t t = 0; t < targets.size(); ++t) {
+        const float* const row = logits.matrix().row(targets[t].row);
+        const std::span<const float> kept(row, static_cast<std::size_t>(vocabulary));
+        const RowStats stats = row_stats(isa, kept);
+        const auto logprob = static_cast<float>(row[targets[t].token] - stats.log_sum);
+        EXPECT_TRUE(same_bits(&logprob, &scores[t].logprob, 1)) << name(isa) << " " << vocabulary;
+        EXPECT_EQ(stats.argmax, scores[t].argmax);
+        EXPECT_EQ(stats.max, row[stats.argmax]);
+        EXPECT_EQ(row_largest(isa, kept).argmax, stats.argmax);
+      }
+    }
+  }
+  for (const Isa isa : test_isas())
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      std::vector<float> row(600, -INFINITY);
+      row[599] = bad;
+      EXPECT_EQ(row_largest(isa, row).argmax, -1);
+      EXPECT_EQ(row_stats(isa, row).argmax, -1);
+      EXPECT_TRUE(std::isnan(row_stats(isa, row).log_sum));
+      row[599] = 2;  // alone after a piece of nothing
+      EXPECT_EQ(row_stats(isa, row).argmax, 599);
+      EXPECT_EQ(row_stats(isa, row).log_sum, 2);
+    }
+}
+
+TEST(Head, MassOfARow) {
+  Random random(4);
+  std::normal_distribution<float> normal(0, 3);
+  for (const std::size_t size : {1U, 7U, 8U, 255U, 256U, 257U, 3001U})
+    for (const double scale : {0.01, 1.0, 1.25, 500.0}) {
+      std::vector<float> row(size);
+      for (float& logit : row) logit = normal(random);
+      if (size > 8) row[3] = -INFINITY;
+      const float max = *std::max_element(row.begin(), row.end());
+      double expected = 0;
+      for (const float logit : row) expected += std::exp((double{logit} - max) * scale);
+      const double mass = row_mass(Isa::scalar, row, max, scale);
+      EXPECT_NEAR(mass / expected, 1, 1e-14);
+      for (const Isa isa : test_isas()) EXPECT_EQ(row_mass(isa, row, max, scale), mass) << name(isa);
+    }
+  const float one[] = {-3};
+  EXPECT_EQ(row_mass(Isa::scalar, one, -3, 1), 1);
+}
+
 // A row of the identity picks a column of the weights, so logits can be written down.
 TEST(Head, FirstOfEqualLogitsAndNanRows) {
   constexpr std::int64_t kVocabulary = 1100;

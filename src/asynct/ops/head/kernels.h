@@ -14,6 +14,7 @@ struct PieceStats {
 struct KernelTable {
   PieceStats (*largest)(const float* logits, std::int64_t count);  // count >= 1
   double (*exp_sum)(const float* logits, std::int64_t count, float max);
+  void (*weights)(const float* logits, std::int64_t count, float max, double scale, double* out);
 };
 
 extern const KernelTable kScalarKernels;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "asynct/ops/head/kernels.h"
+#include "asynct/ops/head/weight.h"
 
 // Written once over Vec; a unit includes a simd/math_<isa>.h before this.
 namespace asynct::head {
@@ -56,7 +57,14 @@ double exp_sum(const float* logits, std::int64_t count, float most) {
   return total;
 }
 
-constexpr KernelTable kTable{largest, exp_sum};
+// Plain loops, which compilers vectorize; bounded first, for a choice within the exponential keeps GCC from
+// it.
+void weights(const float* logits, std::int64_t count, float most, double scale, double* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = bounded_exponent(logits[i], most, scale);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = exp_of_bounded(out[i]);
+}
+
+constexpr KernelTable kTable{largest, exp_sum, weights};
 
 }  // namespace
 }  // namespace asynct::head
