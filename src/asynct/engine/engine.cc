@@ -316,6 +316,7 @@ void Engine::deliver_token(const Work& work, EngineListener& listener) {
   const Token token = work.sampled;
   const auto& ends = node.request.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    listener.on_end_token(node.id, token, node.logprobs);
     finish(node, FinishReason::end_token, listener);
     return;
   }

@@ -185,6 +185,10 @@ class EngineThread::Impl : EngineListener {
     Submission& submission = submission_of(id);
     return submission.listener->on_token(static_cast<std::size_t>(id - submission.first), token, logprobs);
   }
+  void on_end_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) override {
+    Submission& submission = submission_of(id);
+    submission.listener->on_end_token(static_cast<std::size_t>(id - submission.first), token, logprobs);
+  }
   void on_finished(RequestId id, FinishReason reason, std::string_view error) override {
     const auto ticket = tickets_.find(id);
     const auto submission = submissions_.find(ticket->second);

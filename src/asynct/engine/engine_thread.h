@@ -25,6 +25,8 @@ class SubmissionListener {
                                   std::span<const TokenLogprob> /*logprobs*/) {}
   /// False ends the request (FinishReason::stopped).
   virtual bool on_token(std::size_t request, Token token, std::span<const TokenLogprob> logprobs) = 0;
+  virtual void on_end_token(std::size_t /*request*/, Token /*token*/,
+                            std::span<const TokenLogprob> /*logprobs*/) {}
   /// Exactly once a request.
   virtual void on_finished(std::size_t request, FinishReason reason, std::string_view error) = 0;
 };

@@ -57,6 +57,8 @@ class EngineListener {
   /// A new token, and as many log-probabilities as the request asked for: the most probable tokens, and the
   /// new one where it is not among them. False ends the request (FinishReason::stopped).
   virtual bool on_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) = 0;
+  /// The token that ends the request, just before on_finished with FinishReason::end_token.
+  virtual void on_end_token(RequestId /*id*/, Token /*token*/, std::span<const TokenLogprob> /*logprobs*/) {}
   /// Exactly once a request. `error` says what went wrong when reason is failed.
   virtual void on_finished(RequestId id, FinishReason reason, std::string_view error) = 0;
 };

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "asynct/engine/request.h"
+#include "asynct/serve/limits.h"
+#include "asynct/serve/request_fields.h"
+
+namespace asynct::serve {
+
+/// What requests for text have in common; names of the fields are OpenAI's and vLLM's.
+struct GenerationOptions {
+  std::optional<std::int64_t> max_tokens;
+  std::int64_t n = 1;
+  SamplingParams sampling;  // choice i draws with seed + i
+  std::vector<std::string> stop;
+  std::vector<Token> stop_token_ids;
+  bool ignore_eos = false;
+  bool include_stop = false;         // in the text
+  bool skip_special_tokens = true;
+  std::int32_t logprobs = -1;        // of the most probable tokens beside each; -1: none wanted
+  bool stream = false;
+  bool include_usage = false;        // a last chunk of a stream
+  std::int64_t priority = 0;
+  std::string cache_salt;
+};
+
+/// RequestError for values out of range and for what cannot be done (`suffix`, `best_of` above n, ...).
+GenerationOptions generation_options(const Fields& fields, std::int64_t vocabulary,
+                                     const RequestLimits& limits);
+
+}  // namespace asynct::serve
