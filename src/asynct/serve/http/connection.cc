@@ -224,18 +224,20 @@ bool Connection::on_header() {
 
 void Connection::on_request() {
   exchange_->hold_wakes();
-  try {
+  const auto failed = [this](std::string_view what) {
+    const ExchangeInfo& info = exchange_->info();
+    log(LogLevel::error, cat("http: request ", info.id, " to ", info.path, ": ", what));
+    exchange_->fail();
+  };
+  {
     const std::shared_ptr<Responder> responder = make_responder(exchange_);
     try {
       (*handler_)(std::move(parser_->request()), responder);
     } catch (const std::exception& error) {
-      log(LogLevel::error,
-          cat("http: request ", exchange_->info().id, " to ", exchange_->info().path, ": ", error.what()));
-      exchange_->fail();
+      failed(error.what());
+    } catch (...) {
+      failed("unknown exception");
     }
-  } catch (...) {  // a handler may throw anything
-    log(LogLevel::error, cat("http: request ", exchange_->info().id, ": unknown exception"));
-    exchange_->fail();
   }
   respond();
 }

@@ -7,9 +7,14 @@
 namespace asynct::http {
 namespace beast_http = boost::beast::http;
 
+namespace {
+constexpr std::size_t kLongestMethod = 32;     // of the registered ones the longest has 17
+constexpr std::size_t kRequestLineRest = 128;  // all but the target
+}  // namespace
+
 RequestParser::RequestParser(const ServerOptions& options) : options_(options) {
-  // Room for a target of the greatest length, so that it is the target's limit that speaks.
-  header_limit(static_cast<std::uint32_t>(std::max(options.max_header_bytes, options.max_target_bytes) + 64));
+  header_limit(static_cast<std::uint32_t>(std::max(options.max_header_bytes, options.max_target_bytes) +
+                                          kRequestLineRest));
   body_limit(options.max_body_bytes);
 }
 
@@ -27,9 +32,10 @@ RequestParser::Result RequestParser::feed(std::string_view input, std::size_t& u
     Error error;
     used += put(boost::asio::buffer(input.data() + used, input.size() - used), error);
     if (error == beast_http::error::need_more) {
-      // Nothing legal that cannot be parsed yet is that long: chunk headers and trailers are left to here.
-      if (input.size() - used <= options_.max_header_bytes + options_.max_target_bytes + 128)
-        return Result::need_more;
+      // What waits is a piece of the request line, of the header, of a chunk's header or of the trailers.
+      const std::size_t most =
+          request_.method.empty() ? options_.max_target_bytes + kRequestLineRest : options_.max_header_bytes;
+      if (input.size() - used <= most) return Result::need_more;
       error = beast_http::error::header_limit;
     }
     if (error) {
@@ -62,7 +68,7 @@ void RequestParser::explain(const Error& error) {
 void RequestParser::on_request_impl(beast_http::verb /*verb*/, View method, View target, int version,
                                     Error& error) {
   http10_ = version == 10;
-  request_.method.assign(method.substr(0, 32));  // the longest registered one has 17
+  request_.method.assign(method.substr(0, kLongestMethod));
   if (target.size() > options_.max_target_bytes) return refuse(414, "The request's URL is too long.", error);
   if (method.size() > request_.method.size() || !split_target({target.data(), target.size()}))
     return refuse(400, "The request line is not valid.", error);

@@ -9,10 +9,10 @@
 
 namespace asynct::http {
 
-/// One request off the wire: Beast's grammar, our limits. Beast's own header limit holds for what is in the
-/// buffer at once only; the sums kept here hold for any way of cutting the bytes. Stricter than Beast where
-/// two parsers could disagree on where a request ends: any transfer coding but "chunked" alone is refused,
-/// and so is an HTTP/1.1 request without exactly one Host.
+/// One request off the wire: Beast's grammar, our limits. Beast's own header limit is on what waits in the
+/// buffer, and lines leave it one by one; the sums kept here hold for any way of cutting the bytes. Stricter
+/// than Beast where two parsers could disagree on where a request ends: any transfer coding but "chunked"
+/// alone is refused, and so is a list of lengths, or an HTTP/1.1 request without exactly one Host.
 class RequestParser final : private boost::beast::http::basic_parser<true> {
  public:
   explicit RequestParser(const ServerOptions& options);
