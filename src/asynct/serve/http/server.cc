@@ -139,9 +139,14 @@ class Server::Impl {
   }
 
   void accept() {
-    acceptor_.async_accept(asio::make_strand(io_), [this](const error_code& error, Socket socket) {
-      on_accept(error, std::move(socket));
-    });
+    try {
+      acceptor_.async_accept(asio::make_strand(io_), [this](const error_code& error, Socket socket) {
+        on_accept(error, std::move(socket));
+      });
+    } catch (const std::exception& failure) {  // no memory: not the end of accepting
+      log(LogLevel::error, cat("http: cannot accept connections: ", failure.what()));
+      accept_later();
+    }
   }
 
   void on_accept(const error_code& error, Socket socket) {
