@@ -224,7 +224,7 @@ bool Connection::on_header() {
   if (!parser_->keep_alive() || server_.draining || (answer && parser_->body_missing()))
     exchange_->close_after_response();
   if (answer) {
-    exchange_->send(answer->status, "application/json", std::move(answer->body), answer->headers);
+    exchange_->send(answer->status, "application/json", answer->body, answer->headers);
     respond();
     return false;
   }

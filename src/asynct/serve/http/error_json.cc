@@ -24,8 +24,8 @@ std::string error_json(const ApiError& error) {
                           {"code", text_or_null(error.code)}}}});
 }
 
-bool send_error(Responder& responder, const ApiError& error, Headers headers) {
-  return responder.send(error.status, "application/json", error_json(error), std::move(headers));
+bool send_error(Responder& responder, const ApiError& error, const Headers& headers) {
+  return responder.send(error.status, "application/json", error_json(error), headers);
 }
 
 }  // namespace asynct::http

@@ -23,6 +23,6 @@ std::string_view error_type(int status);
 std::string error_json(const ApiError& error);
 
 /// The whole response. False as for Responder::send.
-bool send_error(Responder& responder, const ApiError& error, Headers headers = {});
+bool send_error(Responder& responder, const ApiError& error, const Headers& headers = {});
 
 }  // namespace asynct::http

@@ -22,10 +22,11 @@ class ExchangeResponder final : public Responder {
     }
   }
 
-  bool send(int status, std::string_view content_type, std::string body, Headers headers) override {
-    return exchange_->send(status, content_type, std::move(body), headers);
+  bool send(int status, std::string_view content_type, std::string_view body,
+            const Headers& headers) override {
+    return exchange_->send(status, content_type, body, headers);
   }
-  bool begin_stream(int status, std::string_view content_type, Headers headers) override {
+  bool begin_stream(int status, std::string_view content_type, const Headers& headers) override {
     return exchange_->begin_stream(status, content_type, headers);
   }
   std::size_t write(std::string_view chunk) override { return exchange_->write(chunk); }
@@ -92,7 +93,8 @@ void Exchange::append_chunk(std::string_view chunk) {
 
 // From here on they take it.
 
-bool Exchange::send(int status, std::string_view content_type, std::string body, const Headers& headers) {
+bool Exchange::send(int status, std::string_view content_type, std::string_view body,
+                    const Headers& headers) {
   std::function<void()> dropped;  // destroyed without the mutex: it may own anything
   const std::lock_guard lock(mutex_);
   ResponseHead head{.status = status, .http10 = info_.http10, .keep_alive = info_.keep_alive};

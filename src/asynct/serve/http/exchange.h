@@ -39,7 +39,7 @@ class Exchange {
   Exchange(ExchangeInfo info, std::shared_ptr<Wakeable> connection);
 
   // Any thread.
-  bool send(int status, std::string_view content_type, std::string body, const Headers& headers);
+  bool send(int status, std::string_view content_type, std::string_view body, const Headers& headers);
   bool begin_stream(int status, std::string_view content_type, const Headers& headers);
   std::size_t write(std::string_view chunk);
   bool end();

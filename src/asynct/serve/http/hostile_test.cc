@@ -17,7 +17,7 @@ struct CountingServer {
   explicit CountingServer(const ServerOptions& options = test_options()) : server(options, router()) {}
   Router router() {
     Router result;
-    const auto handler = [this](HttpRequest request, const Reply& reply) {
+    const auto handler = [this](const HttpRequest& request, const Reply& reply) {
       ++handled;
       reply->send(200, "text/plain", cat(request.body.size()));
     };
@@ -267,7 +267,7 @@ TEST(HostileHttp, WhoTakesNoBytesIsClosed) {
   ServerOptions options = test_options();
   options.write_timeout = Milliseconds(150);
   Router router;
-  router.add("GET", "/big", [](HttpRequest, const Reply& reply) {
+  router.add("GET", "/big", [](const HttpRequest&, const Reply& reply) {
     reply->send(200, "text/plain", std::string(std::size_t{32} << 20, 'x'));
   });
   Server server(options, std::move(router));

@@ -53,10 +53,11 @@ class Responder {
 
   /// A whole response. Control characters in headers become spaces, so that no header can be added by what a
   /// request contains. False: it was not taken, the client has left or there is a response already.
-  virtual bool send(int status, std::string_view content_type, std::string body, Headers headers = {}) = 0;
+  virtual bool send(int status, std::string_view content_type, std::string_view body,
+                    const Headers& headers = {}) = 0;
 
   /// Opens a response of unknown length (chunked). False as for send().
-  virtual bool begin_stream(int status, std::string_view content_type, Headers headers = {}) = 0;
+  virtual bool begin_stream(int status, std::string_view content_type, const Headers& headers = {}) = 0;
 
   /// Appends to the stream; never blocks. Returns the bytes that the kernel has not taken yet, framing
   /// included. Above ServerOptions::max_unsent_bytes the client is too slow: the connection is closed as if

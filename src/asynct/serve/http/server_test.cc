@@ -24,10 +24,12 @@ using Reply = std::shared_ptr<Responder>;
 /// GET /hello, POST /echo (the body), GET /health.
 Router small_router() {
   Router router;
-  router.add("GET", "/hello", [](HttpRequest, Reply reply) { reply->send(200, "text/plain", "hello"); });
-  router.add("GET", "/health", [](HttpRequest, Reply reply) { reply->send(200, "text/plain", "ok"); });
-  router.add("POST", "/echo", [](HttpRequest request, Reply reply) {
-    reply->send(200, "application/octet-stream", std::move(request.body));
+  router.add("GET", "/hello",
+             [](const HttpRequest&, const Reply& reply) { reply->send(200, "text/plain", "hello"); });
+  router.add("GET", "/health",
+             [](const HttpRequest&, const Reply& reply) { reply->send(200, "text/plain", "ok"); });
+  router.add("POST", "/echo", [](const HttpRequest& request, const Reply& reply) {
+    reply->send(200, "application/octet-stream", request.body);
   });
   return router;
 }
@@ -73,7 +75,7 @@ TEST(HttpServer, PipelinedRequestsAreHandledOneAtATimeInOrder) {
   std::atomic<int> most{0};
   std::vector<std::thread> threads;  // only touched by one handler at a time, which is what is tested
   Router router;
-  router.add("GET", "/slow", [&](HttpRequest request, Reply reply) {
+  router.add("GET", "/slow", [&](const HttpRequest& request, const Reply& reply) {
     most = std::max(most.load(), ++running);
     threads.emplace_back([&running, query = request.query, reply] {
       std::this_thread::sleep_for(Milliseconds(20));
@@ -94,7 +96,7 @@ TEST(HttpServer, PipelinedRequestsAreHandledOneAtATimeInOrder) {
 TEST(HttpServer, HandlersSeeTheRequest) {
   HttpRequest seen;
   Router router;
-  router.add("POST", "/see", [&](HttpRequest request, Reply reply) {
+  router.add("POST", "/see", [&](HttpRequest request, const Reply& reply) {
     seen = std::move(request);
     reply->send(200, "text/plain", "");
   });
@@ -137,7 +139,7 @@ TEST(HttpServer, UnknownPathsAndMethods) {
 
 TEST(HttpServer, HeadIsGetWithoutTheBody) {
   Router router = small_router();
-  router.add("GET", "/stream", [](HttpRequest, Reply reply) {
+  router.add("GET", "/stream", [](const HttpRequest&, const Reply& reply) {
     reply->begin_stream(200, "text/plain");
     reply->write("body");
     reply->end();
@@ -153,8 +155,9 @@ TEST(HttpServer, HeadIsGetWithoutTheBody) {
 
 TEST(HttpServer, RequestIdsAreTakenWhenSaneElseMade) {
   Router router;
-  router.add("GET", "/id",
-             [](HttpRequest request, Reply reply) { reply->send(200, "text/plain", request.id); });
+  router.add("GET", "/id", [](const HttpRequest& request, const Reply& reply) {
+    reply->send(200, "text/plain", request.id);
+  });
   Server server(test_options(), std::move(router));
   TestClient client(server.port());
   const TestResponse mine = client.get("/id", "X-Request-Id: my-id_1.2\r\n");
@@ -233,11 +236,12 @@ TEST(HttpServer, CorsForAllowedOrigins) {
 
 TEST(HttpServer, HandlersThatThrowGiveAnErrorThatSaysNothingOfTheInside) {
   Router router = small_router();
-  router.add("GET", "/throw", [](HttpRequest, const Reply&) { throw std::runtime_error("secret"); });
-  router.add("GET", "/odd", [](HttpRequest, const Reply&) { throw 7; });
-  router.add("GET", "/drop", [](HttpRequest, const Reply&) {});
-  router.add("GET", "/late", [](HttpRequest, Reply reply) { std::thread([reply] {}).detach(); });
-  router.add("GET", "/after", [](HttpRequest, Reply reply) {
+  router.add("GET", "/throw", [](const HttpRequest&, const Reply&) { throw std::runtime_error("secret"); });
+  router.add("GET", "/odd", [](const HttpRequest&, const Reply&) { throw 7; });
+  router.add("GET", "/drop", [](const HttpRequest&, const Reply&) {});
+  router.add("GET", "/late",
+             [](const HttpRequest&, const Reply& reply) { std::thread([reply] {}).detach(); });
+  router.add("GET", "/after", [](const HttpRequest&, const Reply& reply) {
     reply->send(200, "text/plain", "first");
     EXPECT_FALSE(reply->send(200, "text/plain", "second"));
     EXPECT_FALSE(reply->begin_stream(200, "text/plain"));
@@ -257,7 +261,7 @@ TEST(HttpServer, HandlersThatThrowGiveAnErrorThatSaysNothingOfTheInside) {
 
 TEST(HttpServer, HeadersOfAHandlerCannotSplitTheResponse) {
   Router router;
-  router.add("GET", "/", [](HttpRequest, Reply reply) {
+  router.add("GET", "/", [](const HttpRequest&, const Reply& reply) {
     reply->send(200, "text/plain\r\nX-Evil: 1", "",
                 {{"X-Good", "a\r\nX-Evil: 2"}, {"X-Evil\r\n", "3"}, {"", "4"}});
   });

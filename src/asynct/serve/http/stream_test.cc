@@ -46,8 +46,8 @@ struct DeskServer {
       : server(std::in_place, options, router()) {}
   Router router() {
     Router result;
-    result.add("GET", "/wait", [this](HttpRequest, Reply reply) { desk.put(std::move(reply)); });
-    result.add("GET", "/stream", [this](HttpRequest, Reply reply) {
+    result.add("GET", "/wait", [this](const HttpRequest&, Reply reply) { desk.put(std::move(reply)); });
+    result.add("GET", "/stream", [this](const HttpRequest&, Reply reply) {
       reply->begin_stream(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
       desk.put(std::move(reply));
     });
@@ -101,7 +101,7 @@ TEST(HttpStream, Http10GetsTheBytesAndTheEnd) {
 TEST(HttpStream, AProducerThatGivesUpCutsTheStream) {
   DeskServer desk;
   Router router = desk.router();
-  router.add("GET", "/throw", [](HttpRequest, const Reply& reply) {
+  router.add("GET", "/throw", [](const HttpRequest&, const Reply& reply) {
     reply->begin_stream(200, "text/plain");
     reply->write("a");
     throw std::runtime_error("midway");
@@ -187,7 +187,8 @@ TEST(HttpStream, NothingIsCalledAfterTheEnd) {
 TEST(HttpStream, AHalfCloseAfterTheResponseWasHandedOverLosesNothing) {
   Router router;
   const std::string body(std::size_t{8} << 20, 'x');
-  router.add("GET", "/big", [&](HttpRequest, const Reply& reply) { reply->send(200, "text/plain", body); });
+  router.add("GET", "/big",
+             [&](const HttpRequest&, const Reply& reply) { reply->send(200, "text/plain", body); });
   Server server(test_options(), std::move(router));
   TestClient client(server.port(), 4096);
   client.send("GET /big HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -319,7 +320,7 @@ TEST(HttpStream, ChurnOfProducersAndClients) {
   std::atomic<int> begun{0};
   Desk desk;
   Router router;
-  router.add("GET", "/stream", [&](HttpRequest, Reply reply) {
+  router.add("GET", "/stream", [&](const HttpRequest&, Reply reply) {
     ++begun;
     reply->on_disconnect([&] { ++left; });
     reply->begin_stream(200, "text/plain");

@@ -69,7 +69,7 @@ std::string TestClient::read_until(std::string_view text) {
   std::size_t found = 0;
   while ((found = input_.find(text)) == std::string::npos)
     if (!receive()) return std::exchange(input_, {});
-  const std::string result = input_.substr(0, found + text.size());
+  std::string result = input_.substr(0, found + text.size());
   input_.erase(0, result.size());
   return result;
 }
