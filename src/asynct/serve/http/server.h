@@ -60,8 +60,9 @@ class Responder {
   virtual bool begin_stream(int status, std::string_view content_type, const Headers& headers = {}) = 0;
 
   /// Appends to the stream; never blocks. Returns the bytes that the kernel has not taken yet, framing
-  /// included. Above ServerOptions::max_unsent_bytes the client is too slow: the connection is closed as if
-  /// the client had left. What queues up while a write is in flight leaves in the next one.
+  /// included; 0 also when closed(). Above ServerOptions::max_unsent_bytes the client is too slow: the
+  /// connection is closed as if the client had left. What queues up while a write is in flight leaves in the
+  /// next one.
   virtual std::size_t write(std::string_view chunk) = 0;
 
   /// Ends the stream. True: on_disconnect's callback will not be called any more. False: the client left
