@@ -4,7 +4,8 @@
 set -eu
 
 packages="g++ cmake ninja-build make pkg-config python3
-  nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev libgtest-dev $*"
+  nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev libboost1.81-dev
+  libgtest-dev $*"
 
 missing=""
 for package in $packages; do
