@@ -10,6 +10,7 @@ void add_eval(CLI::App& app);
 void add_run(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_synth(CLI::App& app);
 
 }  // namespace asynct

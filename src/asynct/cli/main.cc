@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   asynct::add_run(app);
   asynct::add_inspect(app);
   asynct::add_bench(app);
+  asynct::add_serve(app);
   asynct::add_synth(app);
   try {
     app.parse(argc, argv);

@@ -25,6 +25,7 @@ class CpuRunner : public ModelRunner {
 
   std::int64_t vocabulary() const override { return decoder_.head().vocabulary(); }
   std::int64_t max_length() const override { return decoder_.config().max_positions; }
+  std::vector<FeedForward::Counts> neuron_counts() const override { return decoder_.layer_neuron_counts(); }
   void copy_blocks(std::span<const BlockCopy> copies) override;
   void forward(const StepBatch& batch) override { hidden_ = decoder_.forward(batch, cache_); }
   void score(std::span<const ScoreTarget> targets, std::span<TokenScore> scores) override;

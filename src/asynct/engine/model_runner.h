@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "asynct/kv/sequence.h"
+#include "asynct/ops/feed_forward/feed_forward.h"
 #include "asynct/ops/head/head.h"
 #include "asynct/ops/step_batch.h"
 
@@ -21,6 +23,9 @@ class ModelRunner {
 
   /// Copies whole blocks of the cache, before the writes of the next step.
   virtual void copy_blocks(std::span<const BlockCopy> copies) = 0;
+
+  /// Neurons of ReGLU seen and active so far, layer by layer; empty without any. From any thread.
+  virtual std::vector<FeedForward::Counts> neuron_counts() const { return {}; }
 
   /// One forward pass; keeps the final hidden states of batch.logits_rows, row i of them below, until the
   /// next.

@@ -37,6 +37,7 @@ class Decoder {
 
   /// Neurons of all layers' ReGLU seen and active so far.
   FeedForward::Counts neuron_counts() const;
+  std::vector<FeedForward::Counts> layer_neuron_counts() const;
 
   /// Bytes of packed weights, and of activation buffers.
   std::size_t weight_bytes() const;
