@@ -146,6 +146,7 @@ class Lexer {
   void lex_raw(std::size_t begin_bytes) {
     const int line = line_;
     end_tag(begin_bytes);
+    if (rest().empty()) return;  // as jinja2 has it
     for (std::size_t end = text_.find("{%", at_); end != std::string_view::npos; end = text_.find("{%", end + 1)) {
       const std::size_t bytes = raw_tag(end, "endraw", false);
       if (bytes == 0) continue;
@@ -156,6 +157,7 @@ class Lexer {
   }
 
   void lex_comment() {
+    if (rest().empty()) return;  // as jinja2 has it
     for (std::size_t end = at_; end < text_.size(); ++end) {
       const char c = text_[end];
       const std::size_t bytes = c == '#' || c == '-' || c == '+' ? end_of_tag(end, "#}", true) : 0;
