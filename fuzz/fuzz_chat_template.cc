@@ -1,5 +1,5 @@
-// A template and JSON of its variables, with a NUL byte between them. Whatever loads must render to well-formed
-// UTF-8 or end in an Error, within its limits, and render the same again.
+// A template and JSON of its variables, with a NUL byte between them. Whatever loads must render to
+// well-formed UTF-8 or end in an Error, within its limits, and render the same again.
 
 #include <algorithm>
 #include <cstdint>
@@ -37,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const asynct::Json variables = asynct::parse_json(json, "fuzz");
     const asynct::ChatTemplate chat_template(input.substr(0, border), "fuzz", options);
     const auto text = render(chat_template, variables);
-    if (text.has_value() && (!asynct::is_valid_utf8(*text) || text->size() > options.limits.output_bytes)) std::abort();
+    if (text.has_value() && (!asynct::is_valid_utf8(*text) || text->size() > options.limits.output_bytes))
+      std::abort();
     if (text != render(chat_template, variables)) std::abort();
   } catch (const asynct::Error&) {
   }

@@ -26,9 +26,12 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   }
   if (const auto* loop = object.as<std::shared_ptr<Loop>>()) return (*loop)->attribute(runtime, name);
   switch (find_method(object, name)) {
-    case MethodKind::kNone: return std::nullopt;
-    case MethodKind::kForbidden: return unsafe(object, name);
-    default: break;
+    case MethodKind::kNone:
+      return std::nullopt;
+    case MethodKind::kForbidden:
+      return unsafe(object, name);
+    default:
+      break;
   }
   runtime.allocate(sizeof(Value) + sizeof(Method));
   return Value(Method{std::make_shared<const Value>(object), std::string(name)});
@@ -56,8 +59,8 @@ std::optional<Value> own_item(Runtime& runtime, const Value& object, const Value
     const auto at = position(*index, length(text->text));
     if (!at.has_value()) return std::nullopt;
     const std::size_t begin = byte_offset(text->text, *at);
-    return runtime.string(text->text.substr(begin, byte_offset(std::string_view(text->text).substr(begin), 1)),
-                          text->markup);
+    return runtime.string(
+        text->text.substr(begin, byte_offset(std::string_view(text->text).substr(begin), 1)), text->markup);
   }
   if (const Sequence* sequence = object.sequence()) {
     const auto at = position(*index, static_cast<std::int64_t>(sequence->items.size()));
@@ -104,7 +107,8 @@ std::optional<std::int64_t> bound(const Value* value) {
 }
 
 /// The chosen positions of a sequence of `size`: Python's slice.indices().
-Range slice_positions(std::int64_t size, const Value* start_value, const Value* stop_value, const Value* step_value) {
+Range slice_positions(std::int64_t size, const Value* start_value, const Value* stop_value,
+                      const Value* step_value) {
   const std::int64_t step = bound(step_value).value_or(1);
   if (step == 0) fail("slice: the step is 0");
   const std::int64_t lowest = step < 0 ? -1 : 0;
@@ -124,7 +128,8 @@ Range slice_positions(std::int64_t size, const Value* start_value, const Value* 
 
 }  // namespace
 
-Value get_slice(Runtime& runtime, const Value& object, const Value* start, const Value* stop, const Value* step) {
+Value get_slice(Runtime& runtime, const Value& object, const Value* start, const Value* stop,
+                const Value* step) {
   refuse_undefined(object);
   if (const String* text = object.string()) {
     const std::vector<std::string_view> all = characters(text->text);
@@ -135,7 +140,8 @@ Value get_slice(Runtime& runtime, const Value& object, const Value* start, const
     return runtime.string(std::move(out), text->markup);
   }
   if (const Sequence* sequence = object.sequence()) {
-    const Range chosen = slice_positions(static_cast<std::int64_t>(sequence->items.size()), start, stop, step);
+    const Range chosen =
+        slice_positions(static_cast<std::int64_t>(sequence->items.size()), start, stop, step);
     runtime.allocate(static_cast<std::size_t>(chosen.length) * sizeof(Value));
     std::vector<Value> items;
     for (std::int64_t i = 0; i < chosen.length; ++i)
@@ -146,12 +152,14 @@ Value get_slice(Runtime& runtime, const Value& object, const Value* start, const
     const Range chosen = slice_positions(range->length, start, stop, step);
     const auto at = [&](std::int64_t i) {
       std::int64_t value = 0;
-      if (__builtin_mul_overflow(i, range->step, &value) || __builtin_add_overflow(value, range->start, &value))
+      if (__builtin_mul_overflow(i, range->step, &value) ||
+          __builtin_add_overflow(value, range->start, &value))
         fail("slice: the bounds of the range do not fit 64 bits");
       return value;
     };
     std::int64_t step_product = 0;
-    if (__builtin_mul_overflow(range->step, chosen.step, &step_product)) fail("slice: the step does not fit 64 bits");
+    if (__builtin_mul_overflow(range->step, chosen.step, &step_product))
+      fail("slice: the step does not fit 64 bits");
     return Range{at(chosen.start), at(chosen.stop), step_product, chosen.length};
   }
   fail("slice: ", type_name(object), " has no slices");

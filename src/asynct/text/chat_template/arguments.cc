@@ -6,8 +6,8 @@
 
 namespace asynct::jinja {
 
-Parameters::Parameters(std::string_view callee, Arguments arguments, std::initializer_list<std::string_view> names,
-                       std::size_t required, Named named)
+Parameters::Parameters(std::string_view callee, Arguments arguments,
+                       std::initializer_list<std::string_view> names, std::size_t required, Named named)
     : callee_(callee), names_(names), values_(names.size()), given_(names.size(), false) {
   if (arguments.positional.size() > names_.size())
     fail(callee, ": ", arguments.positional.size(), " arguments, at most ", names_.size(), " expected");

@@ -20,15 +20,17 @@ class Parameters {
  public:
   enum class Named : bool { kRefused, kAllowed };
 
-  /// `names` in order; the first `required` must be given. Errors, which begin with `callee`: too many or too few
-  /// arguments, names that are unknown or given twice.
+  /// `names` in order; the first `required` must be given. Errors, which begin with `callee`: too many or too
+  /// few arguments, names that are unknown or given twice.
   Parameters(std::string_view callee, Arguments arguments, std::initializer_list<std::string_view> names,
              std::size_t required = 0, Named named = Named::kAllowed);
 
   /// Null when not given.
   const Value* operator[](std::size_t i) const { return given_[i] ? &values_[i] : nullptr; }
   /// Null when not given, or None.
-  const Value* unless_none(std::size_t i) const { return given_[i] && !values_[i].is_none() ? &values_[i] : nullptr; }
+  const Value* unless_none(std::size_t i) const {
+    return given_[i] && !values_[i].is_none() ? &values_[i] : nullptr;
+  }
 
   // With a default; Errors when the value has another type.
   std::int64_t integer(std::size_t i, std::int64_t otherwise) const;

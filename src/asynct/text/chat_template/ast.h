@@ -56,7 +56,16 @@ struct Logic {
   bool is_or;
   std::vector<ExprPtr> operands;
 };
-enum class CompareOp : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+enum class CompareOp : std::uint8_t {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn
+};
 /// A chain: a < b < c.
 struct Comparison {
   ExprPtr first;
@@ -93,16 +102,16 @@ struct TestCall {
 struct Expr {
   int line;
   int depth;  // of the tree below
-  std::variant<Literal, Name, SequenceDisplay, DictDisplay, Unary, Arithmetic, Concat, Logic, Comparison, Conditional,
-               Attribute, Item, Slice, Call, FilterCall, TestCall>
+  std::variant<Literal, Name, SequenceDisplay, DictDisplay, Unary, Arithmetic, Concat, Logic, Comparison,
+               Conditional, Attribute, Item, Slice, Call, FilterCall, TestCall>
       node;
 };
 
 struct Statement;
 using Body = std::vector<std::unique_ptr<Statement>>;
 
-/// A body with variables of its own. `undefined`: names that are not looked up further out before this body sets
-/// them (see scopes.h).
+/// A body with variables of its own. `undefined`: names that are not looked up further out before this body
+/// sets them (see scopes.h).
 struct ScopedBody {
   Body statements;
   std::vector<NameId> undefined;
@@ -112,7 +121,7 @@ struct ScopedBody {
 struct Target {
   int line = 0;
   NameId name = -1;
-  std::string attribute;        // of the namespace `name`, if not empty
+  std::string attribute;         // of the namespace `name`, if not empty
   std::vector<Target> elements;  // when name < 0
 };
 

@@ -115,8 +115,9 @@ constexpr SpecialCase kSpecialCases[] = {
 
 const SpecialCase* special_case(char32_t c) {
   if (c < kSpecialCases[0].character) return nullptr;
-  const auto* at = std::lower_bound(std::begin(kSpecialCases), std::end(kSpecialCases), c,
-                                    [](const SpecialCase& entry, char32_t key) { return entry.character < key; });
+  const auto* at =
+      std::lower_bound(std::begin(kSpecialCases), std::end(kSpecialCases), c,
+                       [](const SpecialCase& entry, char32_t key) { return entry.character < key; });
   return at != std::end(kSpecialCases) && at->character == c ? at : nullptr;
 }
 

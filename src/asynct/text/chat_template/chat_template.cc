@@ -10,7 +10,8 @@
 namespace asynct {
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string_view name, ChatTemplateOptions options)
-    : program_(std::make_shared<const jinja::Program>(jinja::parse_program(source, name, std::move(options)))) {}
+    : program_(
+          std::make_shared<const jinja::Program>(jinja::parse_program(source, name, std::move(options)))) {}
 
 std::string ChatTemplate::render(const Json& variables) const {
   jinja::Evaluator evaluator(*program_);
@@ -33,12 +34,13 @@ std::string choose_template(const Json& found, bool for_tools, const std::string
   if (!found.is_array()) fail(what, ": chat_template: expected a string or a list");
   const std::string* chosen = nullptr;
   for (const Json& entry : found) {
-    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() || !entry.contains("template") ||
-        !entry["template"].is_string())
+    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() ||
+        !entry.contains("template") || !entry["template"].is_string())
       fail(what, ": chat_template: expected objects of a \"name\" and a \"template\"");
     const auto& name = entry["name"].get_ref<const std::string&>();
     const bool wanted = for_tools && name == "tool_use";
-    if (wanted || (name == "default" && chosen == nullptr)) chosen = &entry["template"].get_ref<const std::string&>();
+    if (wanted || (name == "default" && chosen == nullptr))
+      chosen = &entry["template"].get_ref<const std::string&>();
     if (wanted) break;
   }
   if (chosen == nullptr) fail(what, ": chat_template: no template is named \"default\"");

@@ -40,7 +40,8 @@ Value Evaluator::evaluate_node(const Unary& node, const ScopePtr& scope) {
 
 Value Evaluator::evaluate_node(const Arithmetic& node, const ScopePtr& scope) {
   Value value = evaluate(*node.first, scope);
-  for (const auto& [op, operand] : node.rest) value = arithmetic(runtime_, op, value, evaluate(*operand, scope));
+  for (const auto& [op, operand] : node.rest)
+    value = arithmetic(runtime_, op, value, evaluate(*operand, scope));
   return value;
 }
 
@@ -97,7 +98,8 @@ Value Evaluator::evaluate_node(const Slice& node, const ScopePtr& scope) {
 Arguments Evaluator::evaluate_arguments(const CallArguments& arguments, const ScopePtr& scope) {
   Arguments out;
   for (const ExprPtr& argument : arguments.positional) out.positional.push_back(evaluate(*argument, scope));
-  for (const auto& [name, argument] : arguments.named) out.named.emplace_back(name, evaluate(*argument, scope));
+  for (const auto& [name, argument] : arguments.named)
+    out.named.emplace_back(name, evaluate(*argument, scope));
   return out;
 }
 

@@ -39,7 +39,8 @@ Evaluator::~Evaluator() {
 }
 
 void Evaluator::bind_variables(const Json& variables) {
-  if (!variables.is_object()) fail("variables: expected an object, found ", std::string_view(variables.type_name()));
+  if (!variables.is_object())
+    fail("variables: expected an object, found ", std::string_view(variables.type_name()));
   context_.resize(program_.names.size());
   for (std::size_t i = 0; i < context_.size(); ++i) {
     const std::string& name = program_.names[i];
@@ -64,7 +65,9 @@ Value Evaluator::look_up(NameId name, const Scope& scope) const {
   for (const Scope* s = &scope; s != nullptr; s = s->parent.get())
     if (const Value* found = s->find(name)) return *found;
   const auto& found = context_[static_cast<std::size_t>(name)];
-  return found.has_value() ? *found : undefined(cat("'", program_.names[static_cast<std::size_t>(name)], "' is undefined"));
+  return found.has_value()
+             ? *found
+             : undefined(cat("'", program_.names[static_cast<std::size_t>(name)], "' is undefined"));
 }
 
 ScopePtr Evaluator::enter(const ScopePtr& parent, const ScopedBody& body) {
@@ -149,7 +152,8 @@ Evaluator::Flow Evaluator::execute_node(const If& node, const ScopePtr& scope) {
 }
 
 /// The elements that the loop's `if` accepts, as they are asked for.
-std::shared_ptr<Iterator> Evaluator::filtered(const For& node, std::shared_ptr<Iterator> source, const ScopePtr& scope) {
+std::shared_ptr<Iterator> Evaluator::filtered(const For& node, std::shared_ptr<Iterator> source,
+                                              const ScopePtr& scope) {
   const int depth = source->depth + 1;
   auto next = [this, &node, source = std::move(source), scope]() -> std::optional<Value> {
     while (const auto element = source->next()) {
@@ -169,8 +173,10 @@ Evaluator::Flow Evaluator::execute_node(const For& node, const ScopePtr& scope) 
   const bool is_filtered = node.condition != nullptr;
   if (is_filtered) source = filtered(node, std::move(source), scope);
   const int loop_depth = source->depth + 1;
-  if (loop_depth > program_.options.limits.depth) fail("values nested deeper than ", program_.options.limits.depth);
-  const auto loop = std::make_shared<Loop>(std::move(source), is_filtered ? std::nullopt : runtime_.length(iterable), loop_depth);
+  if (loop_depth > program_.options.limits.depth)
+    fail("values nested deeper than ", program_.options.limits.depth);
+  const auto loop = std::make_shared<Loop>(
+      std::move(source), is_filtered ? std::nullopt : runtime_.length(iterable), loop_depth);
   runtime_.allocate(sizeof(Loop) + sizeof(Scope));
 
   const struct Finish {
@@ -226,15 +232,18 @@ Value Evaluator::call_macro(const Macro& macro, Arguments arguments) {
     return program_.names[static_cast<std::size_t>(parameters[i].name)];
   };
   if (arguments.positional.size() > parameters.size())
-    fail("macro ", name, ": ", arguments.positional.size(), " arguments, at most ", parameters.size(), " expected");
-  if (macro_depth_ >= program_.options.limits.depth) fail("macro ", name, ": calls nested deeper than ", macro_depth_);
+    fail("macro ", name, ": ", arguments.positional.size(), " arguments, at most ", parameters.size(),
+         " expected");
+  if (macro_depth_ >= program_.options.limits.depth)
+    fail("macro ", name, ": calls nested deeper than ", macro_depth_);
 
   const ScopePtr scope = enter(macro.scope, macro.definition->body);
   std::vector<bool> given(parameters.size(), false);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     given[i] = i < arguments.positional.size();
-    scope->set(parameters[i].name, given[i] ? std::move(arguments.positional[i])
-                                            : undefined(cat("parameter '", name_of(i), "' was not provided")));
+    scope->set(parameters[i].name, given[i]
+                                       ? std::move(arguments.positional[i])
+                                       : undefined(cat("parameter '", name_of(i), "' was not provided")));
   }
   for (auto& [key, value] : arguments.named) {
     std::size_t i = arguments.positional.size();
@@ -257,9 +266,12 @@ Value Evaluator::call_macro(const Macro& macro, Arguments arguments) {
 
 Value Evaluator::call_global(Global global, Arguments arguments) {
   switch (global) {
-    case Global::kRange: return make_range(runtime_, std::move(arguments));
-    case Global::kNamespace: return make_namespace(runtime_, std::move(arguments));
-    case Global::kStrftimeNow: return format_now(runtime_, std::move(arguments));
+    case Global::kRange:
+      return make_range(runtime_, std::move(arguments));
+    case Global::kNamespace:
+      return make_namespace(runtime_, std::move(arguments));
+    case Global::kStrftimeNow:
+      return format_now(runtime_, std::move(arguments));
     case Global::kRaiseException: {
       const Parameters p("raise_exception", std::move(arguments), {"message"}, 1);
       throw RaisedByTemplate{to_str(runtime_, *p[0])};
@@ -269,7 +281,8 @@ Value Evaluator::call_global(Global global, Arguments arguments) {
 }
 
 Value Evaluator::call(const Value& callee, Arguments arguments) {
-  if (const auto* macro = callee.as<std::shared_ptr<const Macro>>()) return call_macro(**macro, std::move(arguments));
+  if (const auto* macro = callee.as<std::shared_ptr<const Macro>>())
+    return call_macro(**macro, std::move(arguments));
   if (const auto* method = callee.as<Method>()) return call_method(runtime_, *method, std::move(arguments));
   if (const auto* global = callee.as<Global>()) return call_global(*global, std::move(arguments));
   if (const auto* hole = callee.as<Undefined>()) fail(*hole->why);

@@ -111,7 +111,8 @@ class Evaluator {
   void declare_undefined(Scope& scope, const ScopedBody& body) const;
   void assign(const Target& target, const Value& value, Scope& scope);
   Value target_value(const Target& target, const Scope& scope);
-  std::shared_ptr<Iterator> filtered(const For& node, std::shared_ptr<Iterator> source, const ScopePtr& scope);
+  std::shared_ptr<Iterator> filtered(const For& node, std::shared_ptr<Iterator> source,
+                                     const ScopePtr& scope);
 
   Value call(const Value& callee, Arguments arguments);
   Value call_macro(const Macro& macro, Arguments arguments);

@@ -49,7 +49,9 @@ int depth_below(const Logic& node) { return depth_of_all(node.operands); }
 int depth_below(const Conditional& node) { return depth_of_all({&node.test, &node.yes, &node.no}); }
 int depth_below(const Attribute& node) { return node.object->depth; }
 int depth_below(const Item& node) { return depth_of_all({&node.object, &node.key}); }
-int depth_below(const Slice& node) { return depth_of_all({&node.object, &node.start, &node.stop, &node.step}); }
+int depth_below(const Slice& node) {
+  return depth_of_all({&node.object, &node.start, &node.stop, &node.step});
+}
 int depth_below(const Call& node) { return std::max(node.callee->depth, depth_of_all(node.arguments)); }
 int depth_below(const FilterCall& node) { return std::max(node.input->depth, depth_of_all(node.arguments)); }
 int depth_below(const TestCall& node) { return std::max(node.input->depth, depth_of_all(node.arguments)); }
@@ -84,8 +86,8 @@ ExprPtr ExpressionParser::parse(bool conditional) {
 ExprPtr ExpressionParser::tuple_or_one(bool conditional, bool in_parentheses, std::string_view end) {
   const int line = tokens_.line();
   const auto ends = [&] {
-    return tokens_.at(TokenKind::kVariableEnd) || tokens_.at(TokenKind::kBlockEnd) || tokens_.at_operator(")") ||
-           (!end.empty() && tokens_.at_name(end));
+    return tokens_.at(TokenKind::kVariableEnd) || tokens_.at(TokenKind::kBlockEnd) ||
+           tokens_.at_operator(")") || (!end.empty() && tokens_.at_name(end));
   };
   std::vector<ExprPtr> items;
   bool is_tuple = false;
@@ -126,8 +128,8 @@ ExprPtr ExpressionParser::parse_not() {
 
 ExprPtr ExpressionParser::parse_comparison() {
   constexpr std::pair<std::string_view, CompareOp> kOps[] = {
-      {"==", CompareOp::kEqual},   {"!=", CompareOp::kNotEqual},   {"<=", CompareOp::kLessEqual},
-      {">=", CompareOp::kGreaterEqual}, {"<", CompareOp::kLess}, {">", CompareOp::kGreater}};
+      {"==", CompareOp::kEqual},        {"!=", CompareOp::kNotEqual}, {"<=", CompareOp::kLessEqual},
+      {">=", CompareOp::kGreaterEqual}, {"<", CompareOp::kLess},      {">", CompareOp::kGreater}};
   const int line = tokens_.line();
   Comparison chain{parse_sum(), {}};
   for (;;) {
@@ -240,15 +242,19 @@ ExprPtr ExpressionParser::parse_filters(ExprPtr expr) {
 ExprPtr ExpressionParser::parse_primary() {
   const int line = tokens_.line();
   switch (tokens_.current().kind) {
-    case TokenKind::kName: return parse_name();
+    case TokenKind::kName:
+      return parse_name();
     case TokenKind::kString: {
       std::string text;
       while (tokens_.at(TokenKind::kString)) text += tokens_.take().text;
       return make(line, Literal{std::make_shared<const String>(String{std::move(text)})});
     }
-    case TokenKind::kInteger: return make(line, Literal{tokens_.take().integer});
-    case TokenKind::kFloat: return make(line, Literal{tokens_.take().real});
-    default: break;
+    case TokenKind::kInteger:
+      return make(line, Literal{tokens_.take().integer});
+    case TokenKind::kFloat:
+      return make(line, Literal{tokens_.take().real});
+    default:
+      break;
   }
   if (tokens_.skip_operator("(")) {
     ExprPtr inner = tuple_or_one(true, true, {});
@@ -321,7 +327,8 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr object) {
   if (tokens_.at_operator(",")) tokens_.error("subscripts with a comma are not supported");
   tokens_.expect_operator("]");
   if (colons > 0)
-    return make(line, Slice{std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2])});
+    return make(line,
+                Slice{std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2])});
   if (parts[0] == nullptr) tokens_.error_at(line, "empty subscript");
   return make(line, Item{std::move(object), std::move(parts[0])});
 }
@@ -350,7 +357,8 @@ CallArguments ExpressionParser::parse_arguments() {
 
 void ExpressionParser::check_callee(const Expr& callee, int line) const {
   if (const auto* attribute = std::get_if<Attribute>(&callee.node)) {
-    if (is_refused_method(attribute->name)) tokens_.error_at(line, "the method ", attribute->name, "() is not supported");
+    if (is_refused_method(attribute->name))
+      tokens_.error_at(line, "the method ", attribute->name, "() is not supported");
   } else if (const auto* name = std::get_if<Name>(&callee.node)) {
     const std::string& text = names_[static_cast<std::size_t>(name->id)];
     if (std::find(std::begin(kRefusedGlobals), std::end(kRefusedGlobals), text) != std::end(kRefusedGlobals))
@@ -372,7 +380,8 @@ std::string ExpressionParser::dotted_name(std::string_view what) {
 }
 
 /// The filter that map() applies and the test of select() and its like, when the template spells them out.
-void ExpressionParser::check_inner_name(std::string_view filter, const CallArguments& arguments, int line) const {
+void ExpressionParser::check_inner_name(std::string_view filter, const CallArguments& arguments,
+                                        int line) const {
   const bool by_attribute = filter == "selectattr" || filter == "rejectattr";
   const bool is_test = by_attribute || filter == "select" || filter == "reject";
   const std::size_t at = by_attribute ? 1 : 0;

@@ -18,7 +18,8 @@ class ExpressionParser {
   /// One expression. Without `conditional`, an `if` ends it.
   ExprPtr parse(bool conditional = true);
 
-  /// An expression, or several with commas between them as a tuple. `end` is a word that may follow a last comma.
+  /// An expression, or several with commas between them as a tuple. `end` is a word that may follow a last
+  /// comma.
   ExprPtr parse_tuple(bool conditional = true, std::string_view end = {}) {
     return tuple_or_one(conditional, false, end);
   }

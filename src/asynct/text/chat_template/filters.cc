@@ -75,13 +75,13 @@ Value indent(Runtime& runtime, const Value& value, Arguments arguments) {
   const Parameters p("indent", std::move(arguments), {"width", "first", "blank"});
   const String* text = value.string();
   if (text == nullptr) fail("indent: expected a string, found ", type_name(value));
-  if (text->markup) fail("indent: not supported after safe or escape");
   std::string margin(4, ' ');
   if (p[0] != nullptr && p[0]->string() != nullptr) {
     margin = p.text(0);
   } else if (p[0] != nullptr) {
     const std::int64_t width = std::max<std::int64_t>(p.integer(0, 4), 0);
-    if (static_cast<std::uint64_t>(width) > runtime.options().limits.output_bytes) fail("indent: width ", width);
+    if (static_cast<std::uint64_t>(width) > runtime.options().limits.output_bytes)
+      fail("indent: width ", width);
     margin.assign(static_cast<std::size_t>(width), ' ');
   }
   const std::string all = text->text + "\n";
@@ -97,7 +97,7 @@ Value indent(Runtime& runtime, const Value& value, Arguments arguments) {
     out += line;
     is_first = false;
   }
-  return runtime.string(std::move(out));
+  return runtime.string(std::move(out), text->markup);
 }
 
 Value string(Runtime& runtime, const Value& value, Arguments arguments) {
@@ -215,7 +215,8 @@ Value round_number(Runtime&, const Value& value, Arguments arguments) {
   }
   if (std::abs(digits) > 300) fail("round: precision ", digits);
   const double unit = std::pow(10.0, static_cast<double>(digits));
-  const double scaled = (real != nullptr ? *real : static_cast<double>(expect_integer(value, "round"))) * unit;
+  const double scaled =
+      (real != nullptr ? *real : static_cast<double>(expect_integer(value, "round"))) * unit;
   if (!std::isfinite(scaled)) fail("round: ", float_repr(scaled), " cannot be rounded");
   return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit;
 }
@@ -286,7 +287,8 @@ constexpr Filter kFilters[] = {
 }  // namespace
 
 const Filter* find_filter(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kFilters), std::end(kFilters), [&](const Filter& f) { return f.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kFilters), std::end(kFilters), [&](const Filter& f) { return f.name == name; });
   return found == std::end(kFilters) ? nullptr : found;
 }
 

@@ -5,7 +5,8 @@
 namespace asynct::jinja {
 
 Value make_range(Runtime& runtime, Arguments arguments) {
-  const Parameters p("range", std::move(arguments), {"start", "stop", "step"}, 1, Parameters::Named::kRefused);
+  const Parameters p("range", std::move(arguments), {"start", "stop", "step"}, 1,
+                     Parameters::Named::kRefused);
   Range range;
   range.start = p[1] != nullptr ? p.integer(0, 0) : 0;
   range.stop = p[1] != nullptr ? p.integer(1, 0) : p.integer(0, 0);
@@ -17,7 +18,8 @@ Value make_range(Runtime& runtime, Arguments arguments) {
   const auto start = static_cast<std::uint64_t>(range.start);
   const auto stop = static_cast<std::uint64_t>(range.stop);
   const auto step = static_cast<std::uint64_t>(range.step);
-  const std::uint64_t length = range.step > 0 ? (stop - start - 1) / step + 1 : (start - stop - 1) / (0 - step) + 1;
+  const std::uint64_t length =
+      range.step > 0 ? (stop - start - 1) / step + 1 : (start - stop - 1) / (0 - step) + 1;
   if (length > runtime.options().limits.range_length)
     fail("range: ", length, " elements, at most ", runtime.options().limits.range_length, " are allowed");
   range.length = static_cast<std::int64_t>(length);

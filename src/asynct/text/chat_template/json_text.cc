@@ -20,7 +20,8 @@ void append_json_string(std::string& out, std::string_view text, bool ensure_asc
     const CodePoint c = decode_valid_utf8(text.data());
     constexpr std::string_view kSpecial = "\"\\\n\r\t\f\b";
     constexpr std::string_view kLetters = "\"\\nrtfb";
-    const std::size_t special = c.value < 0x80 ? kSpecial.find(static_cast<char>(c.value)) : std::string_view::npos;
+    const std::size_t special =
+        c.value < 0x80 ? kSpecial.find(static_cast<char>(c.value)) : std::string_view::npos;
     if (special != std::string_view::npos) {
       out += '\\';
       out += kLetters[special];

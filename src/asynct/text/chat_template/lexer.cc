@@ -147,7 +147,8 @@ class Lexer {
     const int line = line_;
     end_tag(begin_bytes);
     if (rest().empty()) return;  // as jinja2 has it
-    for (std::size_t end = text_.find("{%", at_); end != std::string_view::npos; end = text_.find("{%", end + 1)) {
+    for (std::size_t end = text_.find("{%", at_); end != std::string_view::npos;
+         end = text_.find("{%", end + 1)) {
       const std::size_t bytes = raw_tag(end, "endraw", false);
       if (bytes == 0) continue;
       add_text_before(end, false);
@@ -236,7 +237,8 @@ class Lexer {
       at += fraction > 0 ? 1 + fraction : 0;
     }
     if (at < text_.size() && (text_[at] | 0x20) == 'e') {
-      const std::size_t sign = at + 1 < text_.size() && (text_[at + 1] == '+' || text_[at + 1] == '-') ? 1 : 0;
+      const std::size_t sign =
+          at + 1 < text_.size() && (text_[at + 1] == '+' || text_[at + 1] == '-') ? 1 : 0;
       const std::size_t exponent = digits_at(at + 1 + sign, is_digit);
       is_float = is_float || exponent > 0;
       at += exponent > 0 ? 1 + sign + exponent : 0;
@@ -282,7 +284,8 @@ class Lexer {
   }
 
   void lex_operator() {
-    const auto found = std::find_if(kOperators.begin(), kOperators.end(), [&](std::string_view op) { return sees(op); });
+    const auto found =
+        std::find_if(kOperators.begin(), kOperators.end(), [&](std::string_view op) { return sees(op); });
     if (found == kOperators.end()) {
       const auto size = static_cast<std::size_t>(decode_valid_utf8(rest().data()).length);
       error("unexpected character '", rest().substr(0, size), "'");

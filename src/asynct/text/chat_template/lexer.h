@@ -29,8 +29,8 @@ struct Token {
   double real = 0;
 };
 
-/// The tokens of a template, with kEnd last; comments are gone, `raw` blocks are text, white space is stripped as
-/// trim_blocks, lstrip_blocks and the signs in tags say. Errors name `name` and the line.
+/// The tokens of a template, with kEnd last; comments are gone, `raw` blocks are text, white space is
+/// stripped as trim_blocks, lstrip_blocks and the signs in tags say. Errors name `name` and the line.
 std::vector<Token> tokenize(std::string_view source, std::string_view name);
 
 }  // namespace asynct::jinja

@@ -52,7 +52,8 @@ Value split_text(Runtime& runtime, const Value& self, std::string_view name, Arg
   const Parameters p(name, std::move(arguments), {"sep", "maxsplit"});
   const auto separator = p.unless_none(0) ? std::optional<std::string_view>(p.text(0)) : std::nullopt;
   runtime.scan(text_of(self).text.size());
-  return list_of(runtime, split(text_of(self).text, separator, p.integer(1, -1), kFromRight), text_of(self).markup);
+  return list_of(runtime, split(text_of(self).text, separator, p.integer(1, -1), kFromRight),
+                 text_of(self).markup);
 }
 
 Value split_text_lines(Runtime& runtime, const Value& self, std::string_view name, Arguments arguments) {
@@ -71,7 +72,9 @@ Window window(Runtime& runtime, const std::string& text, const Parameters& p) {
   runtime.scan(text.size() + 16);
   if (p.unless_none(1) == nullptr && p.unless_none(2) == nullptr) return {text};
   const std::int64_t size = length(text);
-  const auto clamp = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
+  const auto clamp = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+  };
   const std::int64_t start = p.unless_none(1) ? p.integer(1, 0) : 0;
   const std::int64_t end = p.unless_none(2) ? clamp(p.integer(2, 0)) : size;
   if (start > size || clamp(start) > end) return {{}, 0, false};
@@ -113,7 +116,8 @@ Value count_text(Runtime& runtime, const Value& self, std::string_view name, Arg
   if (!part.exists) return std::int64_t{0};
   if (wanted.empty()) return length(part.text) + 1;
   std::int64_t count = 0;
-  for (std::size_t at = 0; (at = part.text.find(wanted, at)) != std::string_view::npos; at += wanted.size()) ++count;
+  for (std::size_t at = 0; (at = part.text.find(wanted, at)) != std::string_view::npos; at += wanted.size())
+    ++count;
   return count;
 }
 
@@ -157,7 +161,9 @@ Value partition_text(Runtime& runtime, const Value& self, std::string_view name,
   const Parameters p(name, std::move(arguments), {"sep"}, 1, Named::kRefused);
   const std::string& separator = p.text(0);
   const auto parts = split(text_of(self).text, separator, 1, kFromRight);
-  const auto make = [&](std::string_view part) { return runtime.string(std::string(part), text_of(self).markup); };
+  const auto make = [&](std::string_view part) {
+    return runtime.string(std::string(part), text_of(self).markup);
+  };
   if (parts.size() == 2) return runtime.tuple({make(parts[0]), make(separator), make(parts[1])});
   if (kFromRight) return runtime.tuple({make({}), make({}), make(parts[0])});
   return runtime.tuple({make(parts[0]), make({}), make({})});
@@ -165,27 +171,43 @@ Value partition_text(Runtime& runtime, const Value& self, std::string_view name,
 
 bool all_space(std::string_view text) { return !text.empty() && strip(text).empty(); }
 
-constexpr Entry kTextMethods[] = {
-    {"capitalize", map_text<capitalize>}, {"count", count_text}, {"endswith", match_end<false>},
-    {"find", find_text<false, false>}, {"index", find_text<false, true>}, {"islower", test_text<is_lower>},
-    {"isspace", test_text<all_space>}, {"isupper", test_text<is_upper>}, {"join", join_text},
-    {"lower", map_text<lower>}, {"lstrip", strip_text<Side::kLeft>}, {"partition", partition_text<false>},
-    {"removeprefix", remove_affix<true>}, {"removesuffix", remove_affix<false>}, {"replace", replace_text},
-    {"rfind", find_text<true, false>}, {"rindex", find_text<true, true>}, {"rpartition", partition_text<true>},
-    {"rsplit", split_text<true>}, {"rstrip", strip_text<Side::kRight>}, {"split", split_text<false>},
-    {"splitlines", split_text_lines}, {"startswith", match_end<true>}, {"strip", strip_text<Side::kBoth>},
-    {"title", map_text<title>}, {"upper", map_text<upper>}};
+constexpr Entry kTextMethods[] = {{"capitalize", map_text<capitalize>},
+                                  {"count", count_text},
+                                  {"endswith", match_end<false>},
+                                  {"find", find_text<false, false>},
+                                  {"index", find_text<false, true>},
+                                  {"islower", test_text<is_lower>},
+                                  {"isspace", test_text<all_space>},
+                                  {"isupper", test_text<is_upper>},
+                                  {"join", join_text},
+                                  {"lower", map_text<lower>},
+                                  {"lstrip", strip_text<Side::kLeft>},
+                                  {"partition", partition_text<false>},
+                                  {"removeprefix", remove_affix<true>},
+                                  {"removesuffix", remove_affix<false>},
+                                  {"replace", replace_text},
+                                  {"rfind", find_text<true, false>},
+                                  {"rindex", find_text<true, true>},
+                                  {"rpartition", partition_text<true>},
+                                  {"rsplit", split_text<true>},
+                                  {"rstrip", strip_text<Side::kRight>},
+                                  {"split", split_text<false>},
+                                  {"splitlines", split_text_lines},
+                                  {"startswith", match_end<true>},
+                                  {"strip", strip_text<Side::kBoth>},
+                                  {"title", map_text<title>},
+                                  {"upper", map_text<upper>}};
 
 Value count_items(Runtime& runtime, const Value& self, std::string_view name, Arguments arguments) {
   const Parameters p(name, std::move(arguments), {"value"}, 1, Named::kRefused);
   std::int64_t count = 0;
-  for (const Value& item : self.sequence()->items) count += equal(runtime, item, *p[0]) ? 1 : 0;
+  for (const Value& item : runtime.elements(self)) count += equal(runtime, item, *p[0]) ? 1 : 0;
   return count;
 }
 
 Value index_of_item(Runtime& runtime, const Value& self, std::string_view name, Arguments arguments) {
   const Parameters p(name, std::move(arguments), {"value"}, 1, Named::kRefused);
-  const std::vector<Value>& items = self.sequence()->items;
+  const std::vector<Value> items = runtime.elements(self);
   for (std::size_t i = 0; i < items.size(); ++i)
     if (equal(runtime, items[i], *p[0])) return static_cast<std::int64_t>(i);
   fail(name, ": no such element");
@@ -213,14 +235,16 @@ constexpr Entry kDictMethods[] = {{"get", get_from_dict},
                                   {"values", view_dict<View::kValues>}};
 
 constexpr std::string_view kOtherTextMethods[] = {
-    "casefold", "center", "encode", "expandtabs", "format", "format_map", "isalnum", "isalpha", "isascii", "isdecimal",
-    "isdigit", "isidentifier", "isnumeric", "isprintable", "istitle", "ljust", "maketrans", "rjust", "swapcase",
-    "translate", "zfill"};
+    "casefold", "center",  "encode",    "expandtabs", "format",       "format_map", "isalnum",
+    "isalpha",  "isascii", "isdecimal", "isdigit",    "isidentifier", "isnumeric",  "isprintable",
+    "istitle",  "ljust",   "maketrans", "rjust",      "swapcase",     "translate",  "zfill"};
 constexpr std::string_view kOtherContainerMethods[] = {"copy", "fromkeys"};
 constexpr std::string_view kNumberAttributes[] = {
-    "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes", "fromhex", "hex", "imag",
-    "is_integer", "numerator", "real", "to_bytes"};
-constexpr std::string_view kMutators[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
+    "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator",
+    "from_bytes",       "fromhex",   "hex",        "imag",      "is_integer",
+    "numerator",        "real",      "to_bytes"};
+constexpr std::string_view kMutators[] = {"append", "clear",  "extend",  "insert",
+                                          "pop",    "remove", "reverse", "sort"};
 constexpr std::string_view kDictMutators[] = {"clear", "pop", "popitem", "setdefault", "update"};
 
 bool any(std::span<const std::string_view> names, std::string_view name) {
@@ -229,13 +253,14 @@ bool any(std::span<const std::string_view> names, std::string_view name) {
 
 std::span<const Entry> methods_of(const Value& value) {
   if (value.string() != nullptr) return kTextMethods;
-  if (value.sequence() != nullptr) return kSequenceMethods;
+  if (value.sequence() != nullptr || value.as<Range>() != nullptr) return kSequenceMethods;
   if (value.dict() != nullptr) return kDictMethods;
   return {};
 }
 
 const Entry* find_entry(std::span<const Entry> entries, std::string_view name) {
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
+  const auto found =
+      std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name; });
   return found == entries.end() ? nullptr : &*found;
 }
 
@@ -245,10 +270,11 @@ MethodKind find_method(const Value& value, std::string_view name) {
   if (find_entry(methods_of(value), name) != nullptr) return MethodKind::kSupported;
   if (value.list() != nullptr && any(kMutators, name)) return MethodKind::kForbidden;
   if (value.dict() != nullptr && any(kDictMutators, name)) return MethodKind::kForbidden;
-  const bool unsupported = (value.string() != nullptr && any(kOtherTextMethods, name)) ||
-                           (value.list() != nullptr && name == "copy") ||
-                           (value.dict() != nullptr && any(kOtherContainerMethods, name)) ||
-                           ((value.integer() || value.as<double>() != nullptr) && any(kNumberAttributes, name));
+  const bool unsupported =
+      (value.string() != nullptr && any(kOtherTextMethods, name)) ||
+      (value.list() != nullptr && name == "copy") ||
+      (value.dict() != nullptr && any(kOtherContainerMethods, name)) ||
+      ((value.integer() || value.as<double>() != nullptr) && any(kNumberAttributes, name));
   return unsupported ? MethodKind::kUnsupported : MethodKind::kNone;
 }
 
@@ -258,7 +284,8 @@ bool is_refused_method(std::string_view name) {
 
 Value call_method(Runtime& runtime, const Method& method, Arguments arguments) {
   const Entry* entry = find_entry(methods_of(*method.self), method.name);
-  if (entry == nullptr) fail("the method ", method.name, "() of ", type_name(*method.self), " is not supported");
+  if (entry == nullptr)
+    fail("the method ", method.name, "() of ", type_name(*method.self), " is not supported");
   return entry->call(runtime, *method.self, entry->name, std::move(arguments));
 }
 

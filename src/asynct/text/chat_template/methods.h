@@ -8,7 +8,7 @@
 namespace asynct::jinja {
 
 enum class MethodKind : std::uint8_t {
-  kNone,         // Python has no attribute of that name
+  kNone,  // Python has no attribute of that name
   kSupported,
   kUnsupported,  // Python has it, we do not
   kForbidden,    // it would change a list or dict, which the sandbox does not allow

@@ -20,7 +20,9 @@ std::string_view symbol(BinaryOp op) { return kSymbols[static_cast<std::size_t>(
 [[noreturn]] void overflow(BinaryOp op) { fail("the result of ", symbol(op), " does not fit 64 bits"); }
 
 /// Python rounds towards minus infinity.
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
 
 std::int64_t modulo(std::int64_t a, std::int64_t b) {
   const std::int64_t rest = a % b;
@@ -52,11 +54,14 @@ Value integer_arithmetic(BinaryOp op, std::int64_t a, std::int64_t b) {
     case BinaryOp::kMultiply:
       if (__builtin_mul_overflow(a, b, &result)) overflow(op);
       return result;
-    case BinaryOp::kPower: return integer_power(a, b);
-    default: break;
+    case BinaryOp::kPower:
+      return integer_power(a, b);
+    default:
+      break;
   }
   if (b == 0) fail("division by zero");
-  if (op == BinaryOp::kDivide) return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
+  if (op == BinaryOp::kDivide)
+    return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
   if (b == -1) {  // where the machine's division may overflow
     if (op == BinaryOp::kModulo) return std::int64_t{0};
     return integer_arithmetic(BinaryOp::kSubtract, 0, a);
@@ -81,17 +86,22 @@ double float_floor_divide(double a, double b) {
 
 Value float_arithmetic(BinaryOp op, double a, double b) {
   switch (op) {
-    case BinaryOp::kAdd: return a + b;
-    case BinaryOp::kSubtract: return a - b;
-    case BinaryOp::kMultiply: return a * b;
+    case BinaryOp::kAdd:
+      return a + b;
+    case BinaryOp::kSubtract:
+      return a - b;
+    case BinaryOp::kMultiply:
+      return a * b;
     case BinaryOp::kPower: {
       if (a == 0 && b < 0) fail("division by zero");
-      if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) fail("the result of ** is complex");
+      if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+        fail("the result of ** is complex");
       const double power = std::pow(a, b);
       if (std::isinf(power) && std::isfinite(a) && std::isfinite(b)) fail("the result of ** is too large");
       return power;
     }
-    default: break;
+    default:
+      break;
   }
   if (b == 0) fail("division by zero");
   if (op == BinaryOp::kDivide) return a / b;
@@ -106,7 +116,9 @@ std::optional<double> as_double(const Value& value) {
 
 Value add_strings(Runtime& runtime, const String& a, const String& b) {
   const bool markup = a.markup || b.markup;
-  const auto part = [&](const String& text) { return markup && !text.markup ? escape_html(text.text) : text.text; };
+  const auto part = [&](const String& text) {
+    return markup && !text.markup ? escape_html(text.text) : text.text;
+  };
   runtime.allocate(a.text.size() + b.text.size());
   return runtime.string(part(a) + part(b), markup);
 }
@@ -114,7 +126,8 @@ Value add_strings(Runtime& runtime, const String& a, const String& b) {
 Value repeat(Runtime& runtime, const Value& value, std::int64_t count) {
   const auto times = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
   const auto check = [&](std::size_t size) {
-    if (size > 0 && times > runtime.options().limits.allocated_bytes / size) fail("the result of * is too large");
+    if (size > 0 && times > runtime.options().limits.allocated_bytes / size)
+      fail("the result of * is too large");
     runtime.allocate(times * size);
   };
   if (const String* text = value.string()) {
@@ -142,7 +155,8 @@ Value arithmetic(Runtime& runtime, BinaryOp op, const Value& a, const Value& b) 
   if (left.has_value() && right.has_value()) return integer_arithmetic(op, *left, *right);
   const auto left_number = as_double(a);
   const auto right_number = as_double(b);
-  if (left_number.has_value() && right_number.has_value()) return float_arithmetic(op, *left_number, *right_number);
+  if (left_number.has_value() && right_number.has_value())
+    return float_arithmetic(op, *left_number, *right_number);
   if (op == BinaryOp::kMultiply && repeatable(a) && right.has_value()) return repeat(runtime, a, *right);
   if (op == BinaryOp::kMultiply && repeatable(b) && left.has_value()) return repeat(runtime, b, *left);
   if (op == BinaryOp::kAdd) {
@@ -192,14 +206,22 @@ bool contains(Runtime& runtime, const Value& container, const Value& element) {
 bool compare(Runtime& runtime, CompareOp op, const Value& a, const Value& b) {
   const auto is_nan = [](const Value& v) { return v.as<double>() != nullptr && std::isnan(*v.as<double>()); };
   switch (op) {
-    case CompareOp::kEqual: return equal(runtime, a, b);
-    case CompareOp::kNotEqual: return !equal(runtime, a, b);
-    case CompareOp::kIn: return contains(runtime, b, a);
-    case CompareOp::kNotIn: return !contains(runtime, b, a);
-    case CompareOp::kLess: return less(runtime, a, b);
-    case CompareOp::kGreater: return less(runtime, b, a);
-    case CompareOp::kLessEqual: return !less(runtime, b, a) && !is_nan(a) && !is_nan(b);
-    case CompareOp::kGreaterEqual: return !less(runtime, a, b) && !is_nan(a) && !is_nan(b);
+    case CompareOp::kEqual:
+      return equal(runtime, a, b);
+    case CompareOp::kNotEqual:
+      return !equal(runtime, a, b);
+    case CompareOp::kIn:
+      return contains(runtime, b, a);
+    case CompareOp::kNotIn:
+      return !contains(runtime, b, a);
+    case CompareOp::kLess:
+      return less(runtime, a, b);
+    case CompareOp::kGreater:
+      return less(runtime, b, a);
+    case CompareOp::kLessEqual:
+      return !less(runtime, b, a) && !is_nan(a) && !is_nan(b);
+    case CompareOp::kGreaterEqual:
+      return !less(runtime, a, b) && !is_nan(a) && !is_nan(b);
   }
   return false;
 }

@@ -3,8 +3,8 @@
 #include "asynct/text/chat_template/ast.h"
 #include "asynct/text/chat_template/runtime.h"
 
-// Python's operators on values. Errors: types that they are not defined for, undefined values, division by zero,
-// integers beyond 64 bits.
+// Python's operators on values. Errors: types that they are not defined for, undefined values, division by
+// zero, integers beyond 64 bits.
 namespace asynct::jinja {
 
 Value arithmetic(Runtime& runtime, BinaryOp op, const Value& a, const Value& b);

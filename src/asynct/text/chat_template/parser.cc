@@ -11,8 +11,9 @@ namespace asynct::jinja {
 namespace {
 
 // Tags of Jinja and of its extensions that are not supported; any other unknown tag is a mistake.
-constexpr std::string_view kRefusedTags[] = {"block", "extends", "include",    "import", "from", "with", "autoescape",
-                                             "call",  "filter",  "print",      "do",     "debug", "trans"};
+constexpr std::string_view kRefusedTags[] = {"block", "extends",    "include", "import", "from",
+                                             "with",  "autoescape", "call",    "filter", "print",
+                                             "do",    "debug",      "trans"};
 
 class Parser {
  public:
@@ -42,7 +43,8 @@ class Parser {
       tokens_.expect(TokenKind::kVariableEnd, "'}}'");
     } else {
       tokens_.expect(TokenKind::kBlockBegin, "a tag");
-      if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return tokens_.at_name(end); })) return true;
+      if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return tokens_.at_name(end); }))
+        return true;
       parse_statement(body);
       tokens_.expect(TokenKind::kBlockEnd, "'%}'");
     }
@@ -78,8 +80,10 @@ class Parser {
       if (loops_ == 0) tokens_.error_at(line, tag, " outside of a loop");
       return tag == "break" ? add(body, line, Break{}) : add(body, line, Continue{});
     }
-    const bool refused = std::find(std::begin(kRefusedTags), std::end(kRefusedTags), tag) != std::end(kRefusedTags);
-    tokens_.error_at(line, refused ? "the tag \"" : "unexpected tag \"", tag, refused ? "\" is not supported" : "\"");
+    const bool refused =
+        std::find(std::begin(kRefusedTags), std::end(kRefusedTags), tag) != std::end(kRefusedTags);
+    tokens_.error_at(line, refused ? "the tag \"" : "unexpected tag \"", tag,
+                     refused ? "\" is not supported" : "\"");
   }
 
   If parse_if(int line) {
@@ -119,7 +123,8 @@ class Parser {
 
   void parse_set(Body& body, int line) {
     Target target = parse_targets({}, true);
-    if (tokens_.skip_operator("=")) return add(body, line, Assign{std::move(target), expressions_.parse_tuple()});
+    if (tokens_.skip_operator("="))
+      return add(body, line, Assign{std::move(target), expressions_.parse_tuple()});
     if (tokens_.at_operator("|")) tokens_.error("filters of a set block are not supported");
     AssignBlock block{std::move(target), {}};
     block.body.statements = parse_body("set", line, {"endset"});
@@ -153,7 +158,8 @@ class Parser {
     Target tuple;
     tuple.line = tokens_.line();
     const auto ends = [&] {
-      return tokens_.at(TokenKind::kBlockEnd) || tokens_.at_operator(")") || (!end.empty() && tokens_.at_name(end));
+      return tokens_.at(TokenKind::kBlockEnd) || tokens_.at_operator(")") ||
+             (!end.empty() && tokens_.at_name(end));
     };
     bool is_tuple = false;
     do {
@@ -215,7 +221,8 @@ class Parser {
 
 Program parse_program(std::string_view source, std::string_view name, ChatTemplateOptions options) {
   if (source.size() > options.limits.source_bytes)
-    fail(name, ": ", source.size(), " bytes of template, at most ", options.limits.source_bytes, " are allowed");
+    fail(name, ": ", source.size(), " bytes of template, at most ", options.limits.source_bytes,
+         " are allowed");
   Program program;
   program.name = name;
   program.options = std::move(options);

@@ -22,15 +22,16 @@ std::size_t last_length(std::string_view text) {
 
 bool contains(std::optional<std::string_view> set, std::string_view character) {
   // A match of a whole character is one of a character: no encoding of one begins within another.
-  return set.has_value() ? set->find(character) != std::string_view::npos : is_space(first_of(character).value);
+  return set.has_value() ? set->find(character) != std::string_view::npos
+                         : is_space(first_of(character).value);
 }
 
 }  // namespace
 
 bool is_space(char32_t c) {
   if (c <= 0x20) return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters) {
@@ -147,10 +148,12 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   if (from.empty()) {
     matches = static_cast<std::size_t>(length(text)) + 1;
   } else {
-    for (std::size_t at = 0; (at = text.find(from, at)) != std::string_view::npos; at += from.size()) ++matches;
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string_view::npos; at += from.size())
+      ++matches;
   }
   if (limit >= 0) matches = std::min(matches, static_cast<std::size_t>(limit));
-  if (!to.empty() && matches > largest / to.size()) fail("replace: a string of more than ", largest, " bytes");
+  if (!to.empty() && matches > largest / to.size())
+    fail("replace: a string of more than ", largest, " bytes");
   if (from.empty()) return join_between_characters(text, to, limit);
   std::string out;
   out.reserve(text.size());
@@ -166,12 +169,23 @@ std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -203,7 +217,9 @@ namespace {
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto alnum = [&](std::size_t at) { return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0; };
+    const auto alnum = [&](std::size_t at) {
+      return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+    };
     if (text[i] != '_') {
       out += text[i];
     } else if (i == 0 || !alnum(i - 1) || !alnum(i + 1)) {
@@ -216,10 +232,14 @@ std::optional<std::string> without_underscores(std::string_view text) {
 int base_of_prefix(std::string_view text) {
   if (text.size() < 2 || text[0] != '0') return 0;
   switch (text[1] | 0x20) {
-    case 'x': return 16;
-    case 'o': return 8;
-    case 'b': return 2;
-    default: return 0;
+    case 'x':
+      return 16;
+    case 'o':
+      return 8;
+    case 'b':
+      return 2;
+    default:
+      return 0;
   }
 }
 
@@ -247,8 +267,10 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
   digits += *plain;
   std::int64_t value = 0;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  if (result.ptr != digits.data() + digits.size() || result.ec == std::errc::invalid_argument) return std::nullopt;
-  if (result.ec == std::errc::result_out_of_range) fail("integer ", digits.substr(0, 40), " does not fit 64 bits");
+  if (result.ptr != digits.data() + digits.size() || result.ec == std::errc::invalid_argument)
+    return std::nullopt;
+  if (result.ec == std::errc::result_out_of_range)
+    fail("integer ", digits.substr(0, 40), " does not fit 64 bits");
   return value;
 }
 
@@ -269,8 +291,10 @@ std::optional<double> parse_float(std::string_view text) {
     if (word.empty() || word.find_first_not_of("0123456789.e+-") != std::string::npos || word[0] == '-')
       return std::nullopt;
     const auto result = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (result.ptr != word.data() + word.size() || result.ec == std::errc::invalid_argument) return std::nullopt;
-    if (result.ec == std::errc::result_out_of_range) value = std::strtod(word.c_str(), nullptr);  // 0 or infinity
+    if (result.ptr != word.data() + word.size() || result.ec == std::errc::invalid_argument)
+      return std::nullopt;
+    if (result.ec == std::errc::result_out_of_range)
+      value = std::strtod(word.c_str(), nullptr);  // 0 or infinity
   }
   return negative ? -value : value;
 }

@@ -48,13 +48,18 @@ std::shared_ptr<Namespace> Runtime::make_namespace() {
 Value Runtime::from_json(const Json& json, int depth) {
   if (depth > options_.limits.depth) fail("variables nested deeper than ", options_.limits.depth);
   switch (json.type()) {
-    case Json::value_t::null: return nullptr;
-    case Json::value_t::boolean: return json.get<bool>();
-    case Json::value_t::number_integer: return json.get<std::int64_t>();
-    case Json::value_t::number_unsigned:
-      if (json.get<std::uint64_t>() > INT64_MAX) fail("integer ", json.get<std::uint64_t>(), " does not fit 64 bits");
+    case Json::value_t::null:
+      return nullptr;
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
       return json.get<std::int64_t>();
-    case Json::value_t::number_float: return json.get<double>();
+    case Json::value_t::number_unsigned:
+      if (json.get<std::uint64_t>() > INT64_MAX)
+        fail("integer ", json.get<std::uint64_t>(), " does not fit 64 bits");
+      return json.get<std::int64_t>();
+    case Json::value_t::number_float:
+      return json.get<double>();
     case Json::value_t::string: {
       std::string text;
       append_valid_utf8(text, json.get_ref<const std::string&>());
@@ -75,7 +80,8 @@ Value Runtime::from_json(const Json& json, int depth) {
       }
       return dict(std::move(out));
     }
-    default: fail("variables hold binary data");
+    default:
+      fail("variables hold binary data");
   }
 }
 
@@ -109,12 +115,11 @@ std::shared_ptr<Iterator> Runtime::iterate(const Value& value) {
       if (at == held->text.size()) return std::nullopt;
       const auto size = static_cast<std::size_t>(decode_valid_utf8(held->text.data() + at).length);
       at += size;
-      return string(held->text.substr(at - size, size), held->markup);
+      return string(held->text.substr(at - size, size));  // not markup, even of markup
     };
   } else if (const auto* sequence = value.as<std::shared_ptr<const Sequence>>()) {
-    next = counted(static_cast<std::int64_t>((*sequence)->items.size()), [held = *sequence](std::int64_t i) {
-      return held->items[static_cast<std::size_t>(i)];
-    });
+    next = counted(static_cast<std::int64_t>((*sequence)->items.size()),
+                   [held = *sequence](std::int64_t i) { return held->items[static_cast<std::size_t>(i)]; });
   } else if (const auto* range = value.as<Range>()) {
     next = counted(range->length, [held = *range](std::int64_t i) { return Value(held.at(i)); });
   } else if (const auto* dict = value.as<std::shared_ptr<const Dict>>()) {

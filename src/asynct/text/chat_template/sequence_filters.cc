@@ -117,7 +117,8 @@ Value items(Runtime& runtime, const Value& value, Arguments arguments) {
   if (value.is_undefined()) return generator_of(runtime, {});
   const auto* dict = value.as<std::shared_ptr<const Dict>>();
   if (dict == nullptr)  // Python's generator fails when it is read
-    return runtime.iterator([what = type_name(value)]() -> std::optional<Value> { fail("items: ", what, " has none"); }, 1);
+    return runtime.iterator(
+        [what = type_name(value)]() -> std::optional<Value> { fail("items: ", what, " has none"); }, 1);
   return generator_of(runtime, runtime.elements(View{*dict, View::kItems}));
 }
 
@@ -129,7 +130,8 @@ Value dictsort(Runtime& runtime, const Value& value, Arguments arguments) {
   if (dict == nullptr) fail("dictsort: expected a dict, found ", type_name(value));
   std::vector<std::pair<Value, Value>> keyed;  // what is compared, and the item
   for (const auto& [key, element] : dict->items())
-    keyed.emplace_back(folded(runtime, by == "key" ? key : element, p.truth_of(0)), runtime.tuple({key, element}));
+    keyed.emplace_back(folded(runtime, by == "key" ? key : element, p.truth_of(0)),
+                       runtime.tuple({key, element}));
   const bool descending = p.truth_of(2);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     return descending ? less(runtime, b.first, a.first) : less(runtime, a.first, b.first);
@@ -151,7 +153,8 @@ Value sort(Runtime& runtime, const Value& value, Arguments arguments) {
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : runtime.elements(value)) {
     std::vector<Value> key;
-    for (const AttributePath& path : paths) key.push_back(folded(runtime, path.get(runtime, item), p.truth_of(1)));
+    for (const AttributePath& path : paths)
+      key.push_back(folded(runtime, path.get(runtime, item), p.truth_of(1)));
     keyed.emplace_back(runtime.list(std::move(key)), std::move(item));
   }
   const bool descending = p.truth_of(0);
@@ -173,7 +176,8 @@ Value extreme(Runtime& runtime, const Value& value, Arguments arguments, bool la
   const auto source = runtime.iterate(value);
   while (auto item = source->next()) {
     Value key = folded(runtime, path.get(runtime, *item), p.truth_of(0));
-    if (best_key.has_value() && !(largest ? less(runtime, *best_key, key) : less(runtime, key, *best_key))) continue;
+    if (best_key.has_value() && !(largest ? less(runtime, *best_key, key) : less(runtime, key, *best_key)))
+      continue;
     best = *std::move(item);
     best_key = std::move(key);
   }
@@ -209,7 +213,8 @@ Value unique(Runtime& runtime, const Value& value, Arguments arguments) {
   const AttributePath path(runtime, attribute_or_none(p, 1));
   const bool case_sensitive = p.truth_of(0);
   return runtime.iterator(
-      [&runtime, source, path, case_sensitive, seen = std::vector<Value>()]() mutable -> std::optional<Value> {
+      [&runtime, source, path, case_sensitive,
+       seen = std::vector<Value>()]() mutable -> std::optional<Value> {
         while (auto item = source->next()) {
           Value key = folded(runtime, path.get(runtime, *item), case_sensitive);
           check_hashable(key);
@@ -232,7 +237,8 @@ Value batch(Runtime& runtime, const Value& value, Arguments arguments) {
   const auto source = runtime.iterate(value);
   // A batch is given once an element comes that does not fit into it, or at the end.
   return runtime.iterator(
-      [&runtime, source, count, fill, row = std::vector<Value>(), done = false]() mutable -> std::optional<Value> {
+      [&runtime, source, count, fill, row = std::vector<Value>(),
+       done = false]() mutable -> std::optional<Value> {
         while (!done) {
           auto item = source->next();
           const bool full = static_cast<std::int64_t>(row.size()) == count;
@@ -262,7 +268,8 @@ Value generator_unless_false(Runtime& runtime, const Value& source, int held_dep
   if (!truth(source)) return generator_of(runtime, {});
   // Errors of what cannot be iterated come when it is read.
   return runtime.iterator(
-      [&runtime, source, keep = std::move(keep), input = std::shared_ptr<Iterator>()]() mutable -> std::optional<Value> {
+      [&runtime, source, keep = std::move(keep),
+       input = std::shared_ptr<Iterator>()]() mutable -> std::optional<Value> {
         if (input == nullptr) input = runtime.iterate(source);
         while (const auto item = input->next()) {
           runtime.step();
@@ -273,8 +280,8 @@ Value generator_unless_false(Runtime& runtime, const Value& source, int held_dep
       std::max(jinja::depth_of(source), held_depth) + 1);
 }
 
-Value keep_or_drop(Runtime& runtime, const Value& value, Arguments arguments, std::string_view name, bool by_attribute,
-                   bool keep) {
+Value keep_or_drop(Runtime& runtime, const Value& value, Arguments arguments, std::string_view name,
+                   bool by_attribute, bool keep) {
   if (!truth(value)) return generator_of(runtime, {});
   const std::size_t off = by_attribute ? 1 : 0;
   if (arguments.positional.size() < off) fail(name, ": the name of an attribute is missing");
@@ -287,14 +294,16 @@ Value keep_or_drop(Runtime& runtime, const Value& value, Arguments arguments, st
   }
   Arguments rest;
   if (test != nullptr) {
-    rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(off + 1), arguments.positional.end());
+    rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(off + 1),
+                           arguments.positional.end());
     rest.named = arguments.named;
   }
-  return generator_unless_false(runtime, value, depth_of(rest), [&runtime, path, test, rest, keep](const Value& item) {
-    const Value seen = path.get(runtime, item);
-    const bool passes = test != nullptr ? test->apply(runtime, seen, rest) : truth(seen);
-    return passes == keep ? std::optional(item) : std::nullopt;
-  });
+  return generator_unless_false(
+      runtime, value, depth_of(rest), [&runtime, path, test, rest, keep](const Value& item) {
+        const Value seen = path.get(runtime, item);
+        const bool passes = test != nullptr ? test->apply(runtime, seen, rest) : truth(seen);
+        return passes == keep ? std::optional(item) : std::nullopt;
+      });
 }
 
 }  // namespace
@@ -318,18 +327,20 @@ Value map(Runtime& runtime, const Value& value, Arguments arguments) {
     const Parameters p("map", std::move(arguments), {"attribute", "default"}, 1);
     const AttributePath path(runtime, *p[0]);
     const Value otherwise = attribute_or_none(p, 1);
-    return generator_unless_false(runtime, value, jinja::depth_of(otherwise), [&runtime, path, otherwise](const Value& item) {
-      return std::optional(path.get(runtime, item, otherwise.is_none() ? nullptr : &otherwise));
-    });
+    return generator_unless_false(
+        runtime, value, jinja::depth_of(otherwise), [&runtime, path, otherwise](const Value& item) {
+          return std::optional(path.get(runtime, item, otherwise.is_none() ? nullptr : &otherwise));
+        });
   }
   const std::string& name = expect_text(arguments.positional.front(), "map");
   const Filter* filter = find_filter(name);
   if (filter == nullptr) fail("map: there is no filter \"", name, "\"");
   arguments.positional.erase(arguments.positional.begin());
   const int held_depth = depth_of(arguments);
-  return generator_unless_false(runtime, value, held_depth, [&runtime, filter, rest = std::move(arguments)](const Value& item) {
-    return std::optional(filter->apply(runtime, item, rest));
-  });
+  return generator_unless_false(runtime, value, held_depth,
+                                [&runtime, filter, rest = std::move(arguments)](const Value& item) {
+                                  return std::optional(filter->apply(runtime, item, rest));
+                                });
 }
 
 }  // namespace asynct::jinja

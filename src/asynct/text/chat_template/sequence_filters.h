@@ -3,8 +3,8 @@
 #include "asynct/text/chat_template/arguments.h"
 #include "asynct/text/chat_template/runtime.h"
 
-// Filters over the elements of a value; Filter::apply in filters.h says what they take. items, map, select and
-// their like, unique and batch give generators.
+// Filters over the elements of a value; Filter::apply in filters.h says what they take. items, map, select
+// and their like, unique and batch give generators.
 namespace asynct::jinja {
 
 Value batch(Runtime& runtime, const Value& value, Arguments arguments);

@@ -32,7 +32,8 @@ void append_hex_escape(std::string& out, std::string_view& text, char letter) {
   int taken = 0;
   const char32_t value = take_number(text, 16, digits, taken);
   if (taken != digits) fail("truncated escape \\", letter, " in a string");
-  if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) fail("\\", letter, " escape of no character in a string");
+  if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
+    fail("\\", letter, " escape of no character in a string");
   append_utf8(out, value);
 }
 

@@ -1,8 +1,8 @@
 // Renders chat templates, for the differential tests and for looking at one by hand:
-//   asynct_template < records > records     each {"template", "variables", "now"?}: {"text"} or {"error", "at"}
-//   asynct_template DIR|FILE < variables    the template of a checkpoint, JSON on standard input
-// A record, in and out, is a 32-bit little-endian length and that many bytes of JSON. "now" is what strftime_now
-// reads, in seconds since 1970; "at" is "load" or "render".
+//   asynct_template < records > records     each {"template", "variables", "now"?}: {"text"} or {"error",
+//   "at"} asynct_template DIR|FILE < variables    the template of a checkpoint, JSON on standard input
+// A record, in and out, is a 32-bit little-endian length and that many bytes of JSON. "now" is what
+// strftime_now reads, in seconds since 1970; "at" is "load" or "render".
 
 #include <cstdint>
 #include <cstdio>
@@ -49,7 +49,8 @@ Json render(const Json& request) {
 
 void render_records() {
   std::string record;
-  while (read_record(record)) write_record(asynct::dump_json(render(asynct::parse_json(record, "stdin", 256))));
+  while (read_record(record))
+    write_record(asynct::dump_json(render(asynct::parse_json(record, "stdin", 256))));
 }
 
 void render_checkpoint(const char* path) {

@@ -33,7 +33,8 @@ bool is_number(const Value& v) { return is_boolean(v) || is_integer(v) || is_flo
 bool is_string(const Value& v) { return v.string() != nullptr; }
 bool is_mapping(const Value& v) { return v.dict() != nullptr; }
 bool is_sequence(const Value& v) {
-  return v.is_undefined() || v.string() != nullptr || v.sequence() != nullptr || v.dict() != nullptr || v.as<Range>() != nullptr;
+  return v.is_undefined() || v.string() != nullptr || v.sequence() != nullptr || v.dict() != nullptr ||
+         v.as<Range>() != nullptr;
 }
 bool is_iterable(const Value& v) {
   return is_sequence(v) || v.as<View>() != nullptr || v.as<std::shared_ptr<Iterator>>() != nullptr ||
@@ -108,7 +109,8 @@ constexpr Test kTests[] = {
 }  // namespace
 
 const Test* find_test(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kTests), std::end(kTests), [&](const Test& t) { return t.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kTests), std::end(kTests), [&](const Test& t) { return t.name == name; });
   return found == std::end(kTests) ? nullptr : found;
 }
 

@@ -46,14 +46,22 @@ class TokenReader {
 
   std::string describe() const {
     switch (current().kind) {
-      case TokenKind::kText: return "text";
-      case TokenKind::kVariableBegin: return "'{{'";
-      case TokenKind::kVariableEnd: return "'}}'";
-      case TokenKind::kBlockBegin: return "'{%'";
-      case TokenKind::kBlockEnd: return "'%}'";
-      case TokenKind::kString: return "a string";
-      case TokenKind::kEnd: return "the end of the template";
-      default: return cat("'", current().text, "'");
+      case TokenKind::kText:
+        return "text";
+      case TokenKind::kVariableBegin:
+        return "'{{'";
+      case TokenKind::kVariableEnd:
+        return "'}}'";
+      case TokenKind::kBlockBegin:
+        return "'{%'";
+      case TokenKind::kBlockEnd:
+        return "'%}'";
+      case TokenKind::kString:
+        return "a string";
+      case TokenKind::kEnd:
+        return "the end of the template";
+      default:
+        return cat("'", current().text, "'");
     }
   }
 

@@ -16,7 +16,8 @@ constexpr std::size_t kIndexedFrom = 9;  // string keys; below, looking through 
 std::partial_ordering compare_numbers(const Value& a, const Value& b) {
   const auto widen = [](const Value& v) {
     const auto integer = v.integer();
-    return integer.has_value() ? static_cast<long double>(*integer) : static_cast<long double>(*v.as<double>());
+    return integer.has_value() ? static_cast<long double>(*integer)
+                               : static_cast<long double>(*v.as<double>());
   };
   static_assert(std::numeric_limits<long double>::digits >= 64);
   return widen(a) <=> widen(b);
@@ -26,7 +27,8 @@ bool is_number(const Value& value) { return value.integer().has_value() || value
 
 /// Elements of two ranges are equal.
 bool equal_ranges(const Range& a, const Range& b) {
-  return a.length == b.length && (a.length == 0 || (a.start == b.start && (a.length == 1 || a.step == b.step)));
+  return a.length == b.length &&
+         (a.length == 0 || (a.start == b.start && (a.length == 1 || a.step == b.step)));
 }
 
 /// == of everything that is no container; `deeper` compares elements.
@@ -38,8 +40,9 @@ bool equal_values(const Value& a, const Value& b, Deeper deeper) {
   if (const String* text = a.string()) return text->text == b.string()->text;
   if (const Sequence* left = a.sequence()) {
     const Sequence* right = b.sequence();
-    return left == right || (left->is_tuple == right->is_tuple && left->items.size() == right->items.size() &&
-                             std::equal(left->items.begin(), left->items.end(), right->items.begin(), deeper));
+    return left == right ||
+           (left->is_tuple == right->is_tuple && left->items.size() == right->items.size() &&
+            std::equal(left->items.begin(), left->items.end(), right->items.begin(), deeper));
   }
   if (const Dict* left = a.dict()) {
     const Dict* right = b.dict();
@@ -123,9 +126,22 @@ Value* Namespace::find(std::string_view name) {
 Value undefined(std::string why) { return Undefined{std::make_shared<const std::string>(std::move(why))}; }
 
 std::string_view type_name(const Value& value) {
-  constexpr std::string_view kNames[] = {
-      "an undefined value", "None", "a boolean", "an integer", "a float", "a string", "a list", "a dict", "a range",
-      "a view of a dict", "a namespace", "a generator", "a loop", "a macro", "a function", "a method"};
+  constexpr std::string_view kNames[] = {"an undefined value",
+                                         "None",
+                                         "a boolean",
+                                         "an integer",
+                                         "a float",
+                                         "a string",
+                                         "a list",
+                                         "a dict",
+                                         "a range",
+                                         "a view of a dict",
+                                         "a namespace",
+                                         "a generator",
+                                         "a loop",
+                                         "a macro",
+                                         "a function",
+                                         "a method"};
   static_assert(std::size(kNames) == std::variant_size_v<Value::Data>);
   return value.tuple() != nullptr ? "a tuple" : kNames[value.data().index()];
 }
@@ -152,7 +168,8 @@ bool truth(const Value& value) {
 }
 
 void check_hashable(const Value& value) {
-  if (value.list() != nullptr || value.dict() != nullptr || (value.as<View>() != nullptr && value.as<View>()->part != View::kValues))
+  if (value.list() != nullptr || value.dict() != nullptr ||
+      (value.as<View>() != nullptr && value.as<View>()->part != View::kValues))
     fail(type_name(value), " cannot be a key");
   if (const Sequence* tuple = value.tuple())
     for (const Value& item : tuple->items) check_hashable(item);
@@ -177,7 +194,8 @@ bool less(Runtime& runtime, const Value& a, const Value& b) {
   const Sequence* right = b.sequence();
   if (left != nullptr && right != nullptr && left->is_tuple == right->is_tuple) {
     for (std::size_t i = 0; i < std::min(left->items.size(), right->items.size()); ++i)
-      if (!equal(runtime, left->items[i], right->items[i])) return less(runtime, left->items[i], right->items[i]);
+      if (!equal(runtime, left->items[i], right->items[i]))
+        return less(runtime, left->items[i], right->items[i]);
     return left->items.size() < right->items.size();
   }
   for (const Value* value : {&a, &b})
@@ -215,9 +233,12 @@ void append_dict_repr(Runtime& runtime, std::string& out, const Dict& dict) {
 }
 
 void append_view_repr(Runtime& runtime, std::string& out, const View& view) {
-  out += view.part == View::kKeys ? "dict_keys([" : view.part == View::kValues ? "dict_values([" : "dict_items([";
+  out += view.part == View::kKeys     ? "dict_keys(["
+         : view.part == View::kValues ? "dict_values(["
+                                      : "dict_items([";
   append_joined(out, view.dict->items(), [&](const auto& item) {
-    if (view.part != View::kItems) return append_repr(runtime, out, view.part == View::kKeys ? item.first : item.second);
+    if (view.part != View::kItems)
+      return append_repr(runtime, out, view.part == View::kKeys ? item.first : item.second);
     out += '(';
     append_repr(runtime, out, item.first);
     out += ", ";

@@ -50,8 +50,8 @@ class Dict {
   std::optional<std::size_t> position(const Value& key) const;
   std::optional<std::size_t> position(std::string_view key) const;
 
-  std::vector<std::pair<Value, Value>> items_;                        // in order of insertion
-  std::unordered_map<std::string_view, std::size_t> by_text_;        // of string keys, once there are many
+  std::vector<std::pair<Value, Value>> items_;                 // in order of insertion
+  std::unordered_map<std::string_view, std::size_t> by_text_;  // of string keys, once there are many
 };
 
 struct Range {
@@ -87,22 +87,29 @@ struct Method {
 
 class Value {
  public:
-  using Data = std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<const String>,
-                            std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, Range, View,
-                            std::shared_ptr<Namespace>, std::shared_ptr<Iterator>, std::shared_ptr<Loop>,
-                            std::shared_ptr<const Macro>, Global, Method>;
+  using Data =
+      std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<const String>,
+                   std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>, Range, View,
+                   std::shared_ptr<Namespace>, std::shared_ptr<Iterator>, std::shared_ptr<Loop>,
+                   std::shared_ptr<const Macro>, Global, Method>;
 
   Value() : data_(nullptr) {}  // None
   template <class T>
-  requires(!std::is_same_v<std::remove_cvref_t<T>, Value> && std::is_constructible_v<Data, T>)
-  Value(T&& data) : data_(std::forward<T>(data)) {}
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
+      : data_(std::forward<T>(data)) {}
 
   template <class T>
-  const T* as() const { return std::get_if<T>(&data_); }
+  const T* as() const {
+    return std::get_if<T>(&data_);
+  }
   const String* string() const { return pointer<const String>(); }
   const Sequence* sequence() const { return pointer<const Sequence>(); }
-  const Sequence* list() const { return sequence() != nullptr && !sequence()->is_tuple ? sequence() : nullptr; }
-  const Sequence* tuple() const { return sequence() != nullptr && sequence()->is_tuple ? sequence() : nullptr; }
+  const Sequence* list() const {
+    return sequence() != nullptr && !sequence()->is_tuple ? sequence() : nullptr;
+  }
+  const Sequence* tuple() const {
+    return sequence() != nullptr && sequence()->is_tuple ? sequence() : nullptr;
+  }
   const Dict* dict() const { return pointer<const Dict>(); }
   Namespace* name_space() const { return pointer<Namespace>(); }
   bool is_undefined() const { return as<Undefined>() != nullptr; }
