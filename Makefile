@@ -42,7 +42,7 @@ asan tsan: deps
 	cd build-$@ && $(CTEST) -j $$(nproc)
 
 # The part of asan that CI can afford: readers of files, block accounting, engine, evaluator; not the kernels.
-QUICK = base_test tensor_test kv_test text_test model_loader_test engine_test eval_test
+QUICK = base_test tensor_test kv_test text_test chat_template_test model_loader_test engine_test eval_test
 empty =
 asan-quick: deps
 	cmake --preset asan
