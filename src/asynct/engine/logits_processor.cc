@@ -69,13 +69,11 @@ LogitsProcessor::LogitsProcessor(const SamplingParams& params, std::span<const T
   }
   tail_.reserve(tail_size_);
   for (const Token token : prompt.last(std::min(prompt.size(), tail_size_))) remember(token);
-  if (penalizes()) {
-    constexpr std::size_t kRoom = 256;  // tokens to come, before the first growth
-    history_.reserve(kRoom + generated.size() + (repetition_penalty_ != 1 ? prompt.size() : 0));
-  }
   if (repetition_penalty_ != 1)
     for (const Token token : prompt) history_.add(token);
   for (const Token token : generated) accept(token);
+  constexpr std::size_t kRoom = 256;  // for different tokens to come, before the first growth
+  if (penalizes()) history_.reserve(history_.entries().size() + kRoom);
 }
 
 void LogitsProcessor::remember(Token token) {

@@ -39,8 +39,9 @@ class TokenHistory {
 ///   frequency:  logit - penalty * times in the output;  presence: logit - penalty
 class LogitsProcessor {
  public:
-  /// The parameters are valid for the vocabulary (validate) and are copied; so are the tokens of the prompt,
-  /// of `generated` (what the request made before it was set aside) and the end tokens in the vocabulary.
+  /// The parameters must be valid for the vocabulary (validate), the tokens of the text in it; end tokens
+  /// that are not are passed over. `generated`: what the request made before it was set aside. Nothing is
+  /// kept by reference.
   LogitsProcessor(const SamplingParams& params, std::span<const Token> prompt,
                   std::span<const Token> end_tokens, std::span<const Token> generated = {});
 

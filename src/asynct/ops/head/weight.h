@@ -2,12 +2,13 @@
 
 #include <cstdint>
 
-// In an unnamed namespace and free of templates: units compiled with -m flags include it, and the linker must
-// not give their copy to others.
 namespace asynct {
-namespace {
 
-constexpr double kLowestExponent = -708;  // e to it is 3e-308, the last that is no denormal
+inline constexpr double kLowestExponent = -708;  // e to it is 3e-308, about the last that is no denormal
+
+// Unnamed and free of templates: units compiled with -m flags include it, and the linker must not give their
+// copy to others.
+namespace {
 
 /// e^x for kLowestExponent <= x <= 0, within 1.2 ulp. No fused operation, hence the same bits in every family
 /// and in loops that a compiler makes vectors of.
