@@ -54,22 +54,43 @@ void add_serve(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("serve", "answer requests over the OpenAI protocol");
   command.add_option("model", api.model, "checkpoint directory")->required();
   command.add_option("--host", api.http.host, "address to listen on")->capture_default_str();
-  command.add_option("--port", api.http.port, "port; 0 takes a free one")->check(CLI::Range(0, 65535))->capture_default_str();
-  command.add_option("--served-model-name", api.served_names, "what requests call the model (default: MODEL and its last part)");
+  command.add_option("--port", api.http.port, "port; 0 takes a free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command.add_option("--served-model-name", api.served_names,
+                     "what requests call the model (default: MODEL and its last part)");
   command.add_option("--api-key", arguments->api_keys, "accepted keys (default: no key is asked for)");
-  command.add_option("--allowed-origin", api.http.allowed_origins, "CORS: origins of pages that may call, or * (default: none)");
-  command.add_option("--chat-template", api.chat_template, "file with a Jinja template (default: the checkpoint's)");
-  command.add_option("--dtype", arguments->dtype, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+  command.add_option("--allowed-origin", api.http.allowed_origins,
+                     "CORS: origins of pages that may call, or * (default: none)");
+  command.add_option("--chat-template", api.chat_template,
+                     "file with a Jinja template (default: the checkpoint's)");
+  command.add_option("--dtype", arguments->dtype, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   command.add_option("--threads", api.engine.threads, "of the model (default: all cores)");
   add_kv_memory(command, api.engine.kv_bytes);
-  command.add_option("--max-batch-tokens", api.engine.batch_tokens, "rows a step, prompts and answers together")->capture_default_str();
-  command.add_option("--max-sequences", api.engine.max_sequences, "answers at once")->check(CLI::Range(1, 65536))->capture_default_str();
-  command.add_option("--prefill-chunk", api.prefill_chunk, "rows of one prompt a step at most; 0: no limit")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command.add_option("--max-queue", api.max_queue, "waiting requests before 429")->check(CLI::PositiveNumber)->capture_default_str();
+  command
+      .add_option("--max-batch-tokens", api.engine.batch_tokens, "rows a step, prompts and answers together")
+      ->capture_default_str();
+  command.add_option("--max-sequences", api.engine.max_sequences, "answers at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command.add_option("--prefill-chunk", api.prefill_chunk, "rows of one prompt a step at most; 0: no limit")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--max-queue", api.max_queue, "waiting requests before 429")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command.add_flag("--no-prefix-cache", arguments->no_prefix_cache, "forget a request's blocks when it ends");
-  command.add_option("--io-threads", api.http.threads, "of the HTTP server")->check(CLI::Range(1, 64))->capture_default_str();
-  command.add_option("--max-connections", api.http.max_connections, "open at once")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  command.add_option("--drain-seconds", arguments->drain_seconds, "for running requests when stopped")->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+  command.add_option("--io-threads", api.http.threads, "of the HTTP server")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_option("--max-connections", api.http.max_connections, "open at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--drain-seconds", arguments->drain_seconds, "for running requests when stopped")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
   command.add_flag("--no-access-log", arguments->no_access_log, "no line a request on standard error");
   command.callback([arguments] { serve_model(*arguments); });
 }

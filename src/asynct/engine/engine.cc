@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
+#include <stdexcept>
 
 #include "asynct/base/error.h"
 
@@ -136,7 +137,7 @@ RequestId Engine::submit(std::vector<Request> tree) {
 bool Engine::step(EngineListener& listener) {
   work_ = scheduler_.schedule();
   if (work_.empty()) {
-    assert(nodes_.empty());
+    if (!nodes_.empty()) throw std::logic_error("the engine has requests and finds nothing to do");
     return false;
   }
   std::string error;

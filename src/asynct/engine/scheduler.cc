@@ -79,7 +79,11 @@ std::span<Work> Scheduler::schedule() {
     if (!node.decoding()) budget -= rows;
     take(node, rows);
   }
-  while (counters_.preemptions == preemptions && budget > 0 && admit_next()) {
+  // Something is always done: whoever had to give way may be the only one that is left.
+  const auto may_admit = [&] {
+    return counters_.preemptions == preemptions || (work_.empty() && longer_.empty());
+  };
+  while (may_admit() && budget > 0 && admit_next()) {
     Node& node = *admitted_;
     const std::int64_t rows = chunk_of(node);
     grow(node, rows);

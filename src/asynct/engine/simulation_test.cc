@@ -28,7 +28,8 @@ class Simulation {
       if (chance(200)) model_.fail_next = true;
       if (chance(500)) engine_.reset_prefix_cache();
       model_.nan_hash = chance(50) ? static_cast<std::uint32_t>(random_()) % 4096 : 1;
-      engine_.step(recorder_);
+      const bool more = engine_.step(recorder_);
+      ASSERT_EQ(more, !engine_.idle());
       ASSERT_EQ(engine_.check_invariants(), "") << "step " << step;
       settle();
     }

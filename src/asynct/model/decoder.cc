@@ -150,11 +150,17 @@ const Norm& Decoder::norm_after(std::size_t layer) const {
 
 FeedForward::Counts Decoder::neuron_counts() const {
   FeedForward::Counts total;
-  for (const Layer& layer : layers_) {
-    total.neurons += layer.feed_forward.counts().neurons;
-    total.active += layer.feed_forward.counts().active;
+  for (const FeedForward::Counts& layer : layer_neuron_counts()) {
+    total.neurons += layer.neurons;
+    total.active += layer.active;
   }
   return total;
+}
+
+std::vector<FeedForward::Counts> Decoder::layer_neuron_counts() const {
+  std::vector<FeedForward::Counts> counts;
+  for (const Layer& layer : layers_) counts.push_back(layer.feed_forward.counts());
+  return counts;
 }
 
 std::size_t Decoder::weight_bytes() const {

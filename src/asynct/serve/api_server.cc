@@ -77,17 +77,18 @@ Loaded::Loaded(const ApiOptions& options)
               .created = std::time(nullptr),
               .limits = options.limits} {
   if (tokenizer.vocab_size() > context.vocabulary)
-    fail(options.model, ": the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ", context.vocabulary);
+    fail(options.model, ": the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
+         context.vocabulary);
   if (context.end_tokens.empty() && tokenizer.eos()) context.end_tokens.push_back(*tokenizer.eos());
-  context.no_template = "messages: this model has no chat template; use /v1/completions, or give the server a "
-                        "template by --chat-template FILE";
+  context.no_template =
+      "messages: this model has no chat template; use /v1/completions, or give the server a "
+      "template by --chat-template FILE";
   if (!options.chat_template.empty()) {
     template_source = read_file(options.chat_template, std::size_t{1} << 20);
     chat_template.emplace(template_source, options.chat_template);
-  } else if (has_chat_template(options.model)) {
-    ChatTemplateSource source = read_chat_template(options.model);
-    template_source = source.text;
-    chat_template.emplace(source.text, source.name);
+  } else if (auto source = find_chat_template(options.model)) {
+    chat_template.emplace(source->text, source->name);
+    template_source = std::move(source->text);
   }
   if (chat_template) context.chat_template = &*chat_template;
   info = model_info(options.model, context.model_names.front(), options.engine, model);
@@ -112,7 +113,8 @@ std::string info_json(const Loaded& loaded) {
   info["zero_shares"] = layers.empty() ? Json() : Json::array();
   for (const FeedForward::Counts& layer : layers)
     info["zero_shares"].push_back(
-        layer.neurons > 0 ? Json(1 - static_cast<double>(layer.active) / static_cast<double>(layer.neurons)) : Json());
+        layer.neurons > 0 ? Json(1 - static_cast<double>(layer.active) / static_cast<double>(layer.neurons))
+                          : Json());
   return dump_json(info);
 }
 
@@ -143,7 +145,8 @@ class ApiServer::Impl {
   using Answer = std::function<std::string(Loaded&, const HttpRequest&)>;
 
   /// Turns what is wrong with a request into its answer.
-  static void guarded(const Action& action, Loaded& loaded, const HttpRequest& request, const ResponderPtr& responder) {
+  static void guarded(const Action& action, Loaded& loaded, const HttpRequest& request,
+                      const ResponderPtr& responder) {
     try {
       action(loaded, request, responder);
     } catch (const RequestError& error) {
@@ -151,48 +154,59 @@ class ApiServer::Impl {
       if (error.status == 429) headers.emplace_back("retry-after", "1");
       http::send_error(
           *responder,
-          {.status = error.status, .message = error.what(), .param = error.param, .code = error.code}, headers);
+          {.status = error.status, .message = error.what(), .param = error.param, .code = error.code},
+          headers);
     } catch (const Error& error) {
       http::send_error(*responder, {.status = 500, .message = error.what()});
     }
   }
 
   void add(http::Router& router, std::string_view method, std::string_view path, Action action) {
-    router.add(method, path, [this, action = std::move(action)](const HttpRequest& request, ResponderPtr responder) {
-      Loaded* const loaded = ready_.load();
-      if (loaded == nullptr) {
-        http::send_error(*responder, {.status = 503, .message = "the model is being loaded", .code = "loading"},
-                         {{"retry-after", "1"}});
-        return;
-      }
-      guarded(action, *loaded, request, responder);
-    });
+    router.add(
+        method, path, [this, action = std::move(action)](const HttpRequest& request, ResponderPtr responder) {
+          Loaded* const loaded = ready_.load();
+          if (loaded == nullptr) {
+            http::send_error(*responder,
+                             {.status = 503, .message = "the model is being loaded", .code = "loading"},
+                             {{"retry-after", "1"}});
+            return;
+          }
+          guarded(action, *loaded, request, responder);
+        });
   }
 
   void answer(http::Router& router, std::string_view method, std::string_view path, Answer make,
               std::string_view type = kJson) {
-    add(router, method, path, [make = std::move(make), type](Loaded& loaded, const HttpRequest& request, const ResponderPtr& responder) {
-      responder->send(200, type, make(loaded, request));
-    });
+    add(router, method, path,
+        [make = std::move(make), type](Loaded& loaded, const HttpRequest& request,
+                                       const ResponderPtr& responder) {
+          responder->send(200, type, make(loaded, request));
+        });
   }
 
   http::Router routes() {
     http::Router router;
     for (const char* const path : {"/health", "/ping"})
-      answer(router, "GET", path, [](Loaded&, const HttpRequest&) { return std::string("{\"status\":\"ok\"}"); });
+      answer(router, "GET", path,
+             [](Loaded&, const HttpRequest&) { return std::string("{\"status\":\"ok\"}"); });
     router.add("GET", "/version", [](const HttpRequest&, const ResponderPtr& responder) {
       responder->send(200, kJson, cat("{\"version\":\"", ASYNCT_VERSION, "\"}"));
     });
     answer(router, "GET", "/v1/models", [](Loaded& l, const HttpRequest&) { return models_json(l.context); });
     answer(router, "GET", "/model_info", [](Loaded& l, const HttpRequest&) { return info_json(l); });
-    answer(router, "GET", "/metrics", [](Loaded& l, const HttpRequest&) {
-      return prometheus_text(l.metrics, l.engine.status(), l.model.runner->neuron_counts(),
-                             l.context.model_names.front());
-    }, "text/plain; version=0.0.4; charset=utf-8");
+    answer(
+        router, "GET", "/metrics",
+        [](Loaded& l, const HttpRequest&) {
+          return prometheus_text(l.metrics, l.engine.status(), l.model.runner->neuron_counts(),
+                                 l.context.model_names.front());
+        },
+        "text/plain; version=0.0.4; charset=utf-8");
     answer(router, "GET", "/tokenizer_info",
            [](Loaded& l, const HttpRequest&) { return tokenizer_info(l.context, l.template_source); });
-    answer(router, "POST", "/tokenize", [](Loaded& l, const HttpRequest& r) { return tokenize(l.context, r); });
-    answer(router, "POST", "/detokenize", [](Loaded& l, const HttpRequest& r) { return detokenize(l.context, r); });
+    answer(router, "POST", "/tokenize",
+           [](Loaded& l, const HttpRequest& r) { return tokenize(l.context, r); });
+    answer(router, "POST", "/detokenize",
+           [](Loaded& l, const HttpRequest& r) { return detokenize(l.context, r); });
     answer(router, "POST", "/apply-template",
            [](Loaded& l, const HttpRequest& r) { return apply_template(l.context, r); });
     answer(router, "POST", "/reset_prefix_cache", [](Loaded& l, const HttpRequest&) -> std::string {
@@ -202,9 +216,10 @@ class ApiServer::Impl {
     add(router, "POST", "/v1/completions", [](Loaded& l, const HttpRequest& request, ResponderPtr responder) {
       handle_completions(l.context, request, std::move(responder));
     });
-    add(router, "POST", "/v1/chat/completions", [](Loaded& l, const HttpRequest& request, ResponderPtr responder) {
-      handle_chat(l.context, request, std::move(responder));
-    });
+    add(router, "POST", "/v1/chat/completions",
+        [](Loaded& l, const HttpRequest& request, ResponderPtr responder) {
+          handle_chat(l.context, request, std::move(responder));
+        });
     add(router, "POST", "/v1/score", [](Loaded& l, const HttpRequest& request, ResponderPtr responder) {
       handle_score(l.context, request, std::move(responder));
     });

@@ -11,9 +11,10 @@
 namespace asynct::serve {
 
 struct ApiOptions {
-  std::string model;                      // checkpoint directory
-  std::vector<std::string> served_names;  // what requests may call it; empty: the directory as given, its last part
-  std::string chat_template;              // a file that replaces the checkpoint's own
+  std::string model;  // checkpoint directory
+  std::vector<std::string>
+      served_names;           // what requests may call it; empty: the directory as given, its last part
+  std::string chat_template;  // a file that replaces the checkpoint's own
   ModelOptions engine;
   std::int64_t max_queue = 1024;
   std::int64_t prefill_chunk = 0;  // rows of one prompt a step at most; 0: no limit of its own

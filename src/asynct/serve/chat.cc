@@ -131,7 +131,8 @@ Json message_of(const Json& message) {
     for (const Json& part : copy["content"]) {
       if (!part.is_object() || part.value("type", Json()) != Json("text") || !part.contains("text") ||
           !part["text"].is_string())
-        throw RequestError("messages: this model reads text only; expected parts of type \"text\"", "messages");
+        throw RequestError("messages: this model reads text only; expected parts of type \"text\"",
+                           "messages");
       text += part["text"].get<std::string>();
     }
     copy["content"] = text;
@@ -150,11 +151,13 @@ std::string render_chat(const Context& context, const Fields& fields) {
     throw RequestError("messages: expected a list of at least one message", "messages");
   if (messages->size() > context.limits.messages)
     throw RequestError(
-        cat("messages: ", messages->size(), " of them, expected at most ", context.limits.messages), "messages");
+        cat("messages: ", messages->size(), " of them, expected at most ", context.limits.messages),
+        "messages");
   Json variables = Json::object();
   // What a request adds for its template; the names below are the server's.
   if (const Json* const more = fields.find("chat_template_kwargs")) {
-    if (!more->is_object()) throw RequestError("chat_template_kwargs: expected an object", "chat_template_kwargs");
+    if (!more->is_object())
+      throw RequestError("chat_template_kwargs: expected an object", "chat_template_kwargs");
     variables = *more;
   }
   variables["messages"] = Json::array();
@@ -193,9 +196,10 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   if (!asked) asked = fields.maybe_integer("max_tokens", 1, INT32_MAX);
   ask.max_tokens = tokens_to_generate(context, tokens, asked, context.max_length);
   if (ask.max_tokens == 0)
-    throw RequestError(cat("messages: ", tokens, " tokens fill the context of ", context.max_length), "messages", 400,
-                       "context_length_exceeded");
-  std::make_shared<Generation>(context, std::move(ask), std::make_unique<ChatFormat>(), std::move(responder))->start();
+    throw RequestError(cat("messages: ", tokens, " tokens fill the context of ", context.max_length),
+                       "messages", 400, "context_length_exceeded");
+  std::make_shared<Generation>(context, std::move(ask), std::make_unique<ChatFormat>(), std::move(responder))
+      ->start();
 }
 
 }  // namespace asynct::serve

@@ -38,13 +38,17 @@ std::string_view Choice::finish(FinishReason reason, std::string_view error) {
     case FinishReason::end_token:
     case FinishReason::stopped:
       end.reason = "stop";
-      if (end_token_ && std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(), *end_token_) !=
-                            options_.stop_token_ids.end())
+      if (end_token_ && std::find(options_.stop_token_ids.begin(), options_.stop_token_ids.end(),
+                                  *end_token_) != options_.stop_token_ids.end())
         end.stop_token = end_token_;
       break;
     case FinishReason::prompt:
-    case FinishReason::length: end.reason = "length"; break;
-    case FinishReason::cancelled: end.reason = "abort"; break;
+    case FinishReason::length:
+      end.reason = "length";
+      break;
+    case FinishReason::cancelled:
+      end.reason = "abort";
+      break;
     case FinishReason::failed:
       end.reason = "error";
       end.error = error;

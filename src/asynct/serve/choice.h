@@ -22,10 +22,10 @@ struct AnswerToken {
 
 /// Why a choice ended, in OpenAI's words.
 struct Ending {
-  std::string_view reason;                  // "stop", "length", "abort", "error"
-  std::optional<std::string> stop_string;   // the one that was met
-  std::optional<Token> stop_token;          // of stop_token_ids
-  std::string error;                        // with "error"
+  std::string_view reason;                 // "stop", "length", "abort", "error"
+  std::optional<std::string> stop_string;  // the one that was met
+  std::optional<Token> stop_token;         // of stop_token_ids
+  std::string error;                       // with "error"
 };
 
 struct ChoiceDelta {

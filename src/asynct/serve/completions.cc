@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "asynct/serve/answer_parts.h"
 #include "asynct/serve/generation.h"
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/logprob_lists.h"
-#include "asynct/serve/answer_parts.h"
 #include "asynct/serve/request_fields.h"
 
 namespace asynct::serve {
@@ -14,18 +14,19 @@ namespace asynct::serve {
 void check_model(const Context& context, const Fields& fields) {
   const std::string model = fields.text("model", context.model_names.front(), 4096);
   if (std::find(context.model_names.begin(), context.model_names.end(), model) == context.model_names.end())
-    throw RequestError(cat("The model `", model, "` does not exist; this server has `",
-                           context.model_names.front(), "`"),
-                       "model", 404, "model_not_found");
+    throw RequestError(
+        cat("The model `", model, "` does not exist; this server has `", context.model_names.front(), "`"),
+        "model", 404, "model_not_found");
 }
 
 std::int64_t tokens_to_generate(const Context& context, std::int64_t prompt_tokens,
                                 const std::optional<std::int64_t>& asked, std::int64_t otherwise) {
   const std::int64_t room = context.max_length - prompt_tokens;
   if (room < 0 || (asked && *asked > room))
-    throw RequestError(cat("This model's maximum context length is ", context.max_length, " tokens; you asked for ",
-                           prompt_tokens, " in the prompt and ", asked.value_or(0), " to generate"),
-                       asked && room >= 0 ? "max_tokens" : "prompt", 400, "context_length_exceeded");
+    throw RequestError(
+        cat("This model's maximum context length is ", context.max_length, " tokens; you asked for ",
+            prompt_tokens, " in the prompt and ", asked.value_or(0), " to generate"),
+        asked && room >= 0 ? "max_tokens" : "prompt", 400, "context_length_exceeded");
   return asked.value_or(std::min(room, otherwise));
 }
 
@@ -81,7 +82,8 @@ class CompletionFormat : public ResponseFormat {
     out += "{\"index\":";
     append_json(out, static_cast<std::int64_t>(index));
     out += ",\"text\":";
-    append_json(out, std::string_view(with_prompt ? generation.prompt_of(index).text + delta.text : delta.text));
+    append_json(out,
+                std::string_view(with_prompt ? generation.prompt_of(index).text + delta.text : delta.text));
     out += ",\"logprobs\":";
     if (generation.ask().options.logprobs >= 0) {
       write_lists(generation, index, delta.tokens, with_prompt, out);
@@ -140,8 +142,8 @@ std::vector<Prompt> prompts_of(const Context& context, const Fields& fields, boo
     prompts.push_back(of_ids(*value));
   } else if (value->is_array()) {
     if (value->size() > context.limits.prompts)
-      throw RequestError(cat("prompt: ", value->size(), " prompts, expected at most ", context.limits.prompts),
-                         "prompt");
+      throw RequestError(
+          cat("prompt: ", value->size(), " prompts, expected at most ", context.limits.prompts), "prompt");
     for (const Json& item : *value) {
       if (item.is_string()) {
         prompts.push_back(prompt_of_text(context, item.get<std::string>(), add_special));
@@ -178,12 +180,14 @@ void handle_completions(const Context& context, const http::HttpRequest& request
   ask.prompts = prompts_of(context, fields, fields.boolean("add_special_tokens", true));
   const std::size_t choices = ask.prompts.size() * static_cast<std::size_t>(ask.options.n);
   if (choices > context.limits.total_choices)
-    throw RequestError(cat("n: ", choices, " choices in all, expected at most ", context.limits.total_choices), "n");
+    throw RequestError(
+        cat("n: ", choices, " choices in all, expected at most ", context.limits.total_choices), "n");
   const auto asked = fields.maybe_integer("max_tokens", 0, INT32_MAX);
   if (asked == 0 && !ask.echo)
     throw RequestError("max_tokens: 0, expected at least 1, or \"echo\": true", "max_tokens");
   std::int64_t longest = 0;
-  for (const Prompt& prompt : ask.prompts) longest = std::max<std::int64_t>(longest, std::ssize(prompt.tokens));
+  for (const Prompt& prompt : ask.prompts)
+    longest = std::max<std::int64_t>(longest, std::ssize(prompt.tokens));
   ask.max_tokens = tokens_to_generate(context, longest, asked, 16);
   std::make_shared<Generation>(context, std::move(ask), std::make_unique<CompletionFormat>(choices),
                                std::move(responder))

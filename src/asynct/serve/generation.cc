@@ -70,7 +70,8 @@ Generation::Generation(const Context& context, Ask ask, std::unique_ptr<Response
       ask_(std::move(ask)),
       format_(std::move(format)),
       responder_(std::move(responder)),
-      created_(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
                    .count()) {
   missing_ = ask_.prompts.size() * static_cast<std::size_t>(ask_.options.n);
   choices_.reserve(missing_);
@@ -89,7 +90,8 @@ Request Generation::leaf(std::vector<Token> tokens, std::int64_t seed_offset) co
                   .cache_salt = options.cache_salt};
   request.sampling.seed += static_cast<std::uint64_t>(seed_offset);
   if (!options.ignore_eos)
-    request.end_tokens.insert(request.end_tokens.end(), context_.end_tokens.begin(), context_.end_tokens.end());
+    request.end_tokens.insert(request.end_tokens.end(), context_.end_tokens.begin(),
+                              context_.end_tokens.end());
   return request;
 }
 

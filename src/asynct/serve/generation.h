@@ -44,8 +44,8 @@ class ResponseFormat {
   /// The last event but [DONE], when usage was asked for.
   virtual void add_usage(const Generation& generation, const Usage& usage, std::string& out) = 0;
   /// The whole answer of a request that does not stream.
-  virtual void whole(const Generation& generation, const std::vector<ChoiceDelta>& choices, const Usage& usage,
-                     std::string& out) = 0;
+  virtual void whole(const Generation& generation, const std::vector<ChoiceDelta>& choices,
+                     const Usage& usage, std::string& out) = 0;
 };
 
 /// A request for text on its way through the engine: prompts x n choices, one answer.
@@ -108,7 +108,7 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   std::vector<std::chrono::steady_clock::time_point> last_token_;  // [choices]
   std::size_t missing_ = 0;                                        // choices that have not ended
   std::vector<EngineThread::Ticket> tickets_;
-  std::string error_;     // of the engine
+  std::string error_;      // of the engine
   bool rejected_ = false;  // the engine refused it: the client's fault
   bool noted_ = false;     // the publisher knows that there is news
   bool cancelled_ = false;

@@ -7,11 +7,12 @@ namespace asynct::serve {
 namespace {
 
 void refuse_what_is_missing(const Fields& fields) {
-  for (const char* const name : {"suffix", "tools", "functions", "response_format", "guided_json", "guided_regex",
-                                 "guided_choice", "guided_grammar", "structured_outputs"}) {
+  for (const char* const name : {"suffix", "tools", "functions", "response_format", "guided_json",
+                                 "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
     const Json* const value = fields.find(name);
     if (value == nullptr || value->empty()) continue;
-    if (std::string_view(name) == "response_format" && value->is_object() && value->value("type", "") == "text")
+    if (std::string_view(name) == "response_format" && value->is_object() &&
+        value->value("type", "") == "text")
       continue;
     throw RequestError(cat(name, ": this server cannot do that"), name, 400, "unsupported");
   }
@@ -84,9 +85,9 @@ GenerationOptions generation_options(const Fields& fields, std::int64_t vocabula
   options.skip_special_tokens = fields.boolean("skip_special_tokens", true);
   options.stream = fields.boolean("stream", false);
   if (const Json* const stream_options = fields.find("stream_options")) {
-    if (!options.stream)
-      throw RequestError("stream_options: only with \"stream\": true", "stream_options");
-    if (!stream_options->is_object()) throw RequestError("stream_options: expected an object", "stream_options");
+    if (!options.stream) throw RequestError("stream_options: only with \"stream\": true", "stream_options");
+    if (!stream_options->is_object())
+      throw RequestError("stream_options: expected an object", "stream_options");
     options.include_usage = Fields(*stream_options).boolean("include_usage", false);
   }
   options.priority = fields.integer("priority", 0, INT32_MIN, INT32_MAX);

@@ -18,11 +18,11 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   std::vector<Token> stop_token_ids;
   bool ignore_eos = false;
-  bool include_stop = false;         // in the text
+  bool include_stop = false;  // in the text
   bool skip_special_tokens = true;
-  std::int32_t logprobs = -1;        // of the most probable tokens beside each; -1: none wanted
+  std::int32_t logprobs = -1;  // of the most probable tokens beside each; -1: none wanted
   bool stream = false;
-  bool include_usage = false;        // a last chunk of a stream
+  bool include_usage = false;  // a last chunk of a stream
   std::int64_t priority = 0;
   std::string cache_salt;
 };

@@ -29,9 +29,9 @@ inline void append_json(std::string& out, float number) {
   }
   char digits[32];
   const char* const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
-  out.append(digits, end);
-  if (std::string_view(digits, static_cast<std::size_t>(end - digits)).find_first_of(".e") == std::string::npos)
-    out += ".0";
+  const std::string_view shortest(digits, static_cast<std::size_t>(end - digits));
+  out += shortest;
+  if (shortest.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 
 }  // namespace asynct::serve

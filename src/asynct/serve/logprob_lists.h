@@ -10,7 +10,8 @@
 
 namespace asynct::serve {
 
-/// The text of a token as lists of log-probabilities show it: its bytes, with U+FFFD for what is no character.
+/// The text of a token as lists of log-probabilities show it: its bytes, with U+FFFD for what is no
+/// character.
 std::string token_text(const Tokenizer& tokenizer, Token token);
 
 /// `logprobs` of a completion: tokens, token_logprobs, top_logprobs and text_offset, side by side.

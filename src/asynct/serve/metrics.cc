@@ -76,8 +76,8 @@ void Metrics::count_ending(std::string_view reason) {
   counter.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine, std::span<const FeedForward::Counts> layers,
-                            std::string_view model) {
+std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine,
+                            std::span<const FeedForward::Counts> layers, std::string_view model) {
   FeedForward::Counts neurons;
   for (const FeedForward::Counts& layer : layers) {
     neurons.neurons += layer.neurons;
@@ -94,7 +94,8 @@ std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine, 
                number(engine.counters.preemptions));
   page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
                number(engine.counters.prompt_tokens));
-  page.counter("vllm:prefix_cache_hits_total", "Of these, tokens found.", number(engine.counters.cached_tokens));
+  page.counter("vllm:prefix_cache_hits_total", "Of these, tokens found.",
+               number(engine.counters.cached_tokens));
   page.counter("vllm:prompt_tokens_total", "Prompt tokens of requests taken.",
                number(metrics.prompt_tokens.load()));
   page.counter("vllm:generation_tokens_total", "Tokens generated.", number(engine.tokens_generated));
@@ -104,8 +105,8 @@ std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine, 
       {",finished_reason=\"abort\"", &metrics.finished_abort},
       {",finished_reason=\"error\"", &metrics.finished_error}};
   for (const auto& [label, count] : endings)
-    page.value("vllm:request_success_total", "counter", "Choices that ended, by reason.", number(count->load()),
-               label);
+    page.value("vllm:request_success_total", "counter", "Choices that ended, by reason.",
+               number(count->load()), label);
   page.histogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token.",
                  metrics.time_to_first_token);
   page.histogram("vllm:inter_token_latency_seconds", "Between two tokens of a choice.",
@@ -115,7 +116,8 @@ std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine, 
   page.counter("asynct:steps_total", "Forward passes.", number(engine.counters.steps));
   page.counter("asynct:rows_total", "Rows run through the model.", number(engine.counters.rows));
   page.counter("asynct:engine_seconds_total", "Time in steps of the engine.", engine.forward_seconds);
-  page.counter("asynct:reglu_neurons_total", "Neurons of ReGLU layers that rows met.", number(neurons.neurons));
+  page.counter("asynct:reglu_neurons_total", "Neurons of ReGLU layers that rows met.",
+               number(neurons.neurons));
   page.counter("asynct:reglu_active_neurons_total", "Of these, neurons that were not zero.",
                number(neurons.active));
   page.gauge("asynct:reglu_zero_share", "Share of neurons that were zero, since the start.",

@@ -41,7 +41,7 @@ struct Metrics {
 };
 
 /// The text of /metrics: vLLM's names where the meaning is the same, ours else.
-std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine, std::span<const FeedForward::Counts> layers,
-                            std::string_view model);
+std::string prometheus_text(const Metrics& metrics, const EngineStatus& engine,
+                            std::span<const FeedForward::Counts> layers, std::string_view model);
 
 }  // namespace asynct::serve

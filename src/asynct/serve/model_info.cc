@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "asynct/base/cpu_features.h"
 #include "asynct/model/inspect.h"
-#include "asynct/ops/isa.h"
 
 namespace asynct::serve {
 

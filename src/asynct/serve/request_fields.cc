@@ -76,8 +76,7 @@ std::string Fields::text(const char* name, std::string_view otherwise, std::size
   if (value == nullptr) return std::string(otherwise);
   if (!value->is_string()) refuse(name, cat(shown(*value), ", expected a string"));
   const auto& text = value->get_ref<const std::string&>();
-  if (text.size() > most_bytes)
-    refuse(name, cat(text.size(), " bytes, expected at most ", most_bytes));
+  if (text.size() > most_bytes) refuse(name, cat(text.size(), " bytes, expected at most ", most_bytes));
   return text;
 }
 

@@ -20,7 +20,10 @@ class Scoring : public Publication, public std::enable_shared_from_this<Scoring>
  public:
   Scoring(const Context& context, std::string id, std::vector<ScoreRequest> requests,
           std::shared_ptr<http::Responder> responder)
-      : context_(context), id_(std::move(id)), requests_(std::move(requests)), responder_(std::move(responder)) {
+      : context_(context),
+        id_(std::move(id)),
+        requests_(std::move(requests)),
+        responder_(std::move(responder)) {
     for (const ScoreRequest& request : requests_) {
       const auto scored = std::ssize(request.tokens) - request.score_begin;
       scores_.emplace_back(static_cast<std::size_t>(scored));
@@ -46,10 +49,12 @@ class Scoring : public Publication, public std::enable_shared_from_this<Scoring>
       const std::lock_guard lock(scoring_->mutex_);
       for (std::size_t i = 0; i < scores.size(); ++i) {
         const TargetOwner& owner = owners_[request][first + i];
-        scoring_->scores_[static_cast<std::size_t>(owner.index)][static_cast<std::size_t>(owner.position)] = scores[i];
+        scoring_->scores_[static_cast<std::size_t>(owner.index)][static_cast<std::size_t>(owner.position)] =
+            scores[i];
       }
     }
-    bool on_token(std::size_t /*request*/, Token /*token*/, std::span<const TokenLogprob> /*logprobs*/) override {
+    bool on_token(std::size_t /*request*/, Token /*token*/,
+                  std::span<const TokenLogprob> /*logprobs*/) override {
       return true;
     }
     void on_finished(std::size_t /*request*/, FinishReason reason, std::string_view error) override {
@@ -101,8 +106,8 @@ void Scoring::start(const Fields& fields) {
     tree.front().priority = fields.integer("priority", 0, INT32_MIN, INT32_MAX);
     tree.front().cache_salt = fields.text("cache_salt", "", context_.limits.salt_bytes);
     for (const Request& request : tree) context_.metrics.prompt_tokens += std::ssize(request.tokens);
-    const auto ticket =
-        context_.engine.submit(std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners)));
+    const auto ticket = context_.engine.submit(std::move(tree),
+                                               std::make_shared<Sink>(shared_from_this(), std::move(owners)));
     if (!ticket) {
       cancel();
       throw RequestError("the queue is full; try again later", "", 429, "queue_full");
@@ -155,8 +160,9 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
   if (after == nullptr || !after->is_array() || after->empty())
     throw RequestError("continuations: expected a list of at least one", "continuations");
   if (after->size() > context.limits.continuations)
-    throw RequestError(cat("continuations: ", after->size(), " of them, expected at most ", context.limits.continuations),
-                       "continuations");
+    throw RequestError(
+        cat("continuations: ", after->size(), " of them, expected at most ", context.limits.continuations),
+        "continuations");
   std::vector<ScoreRequest> requests;
   const auto add = [&](std::vector<Token> head, const std::vector<Token>& tail) {
     if (head.empty()) throw RequestError("context: no tokens; scoring needs at least one", "context");
@@ -170,7 +176,8 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
     requests.push_back({std::move(head), begin});
   };
   if (before->is_string()) {
-    const auto texts = fields.texts("continuations", context.limits.continuations, context.limits.prompt_bytes);
+    const auto texts =
+        fields.texts("continuations", context.limits.continuations, context.limits.prompt_bytes);
     const std::string text = fields.text("context", {}, context.limits.prompt_bytes);
     for (TokenPair& pair : PromptEncoder(context.tokenizer, BosMode::tokenizer).encode_pairs(text, texts))
       add(std::move(pair.context), pair.continuation);
@@ -178,7 +185,8 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
     const auto most = static_cast<std::size_t>(context.max_length) + 1;
     const auto head = token_ids(*before, "context", most, context.vocabulary);
     for (const Json& ids : *after) {
-      if (!ids.is_array()) throw RequestError("continuations: expected lists of token ids, as context is", "continuations");
+      if (!ids.is_array())
+        throw RequestError("continuations: expected lists of token ids, as context is", "continuations");
       add(head, token_ids(ids, "continuations", most, context.vocabulary));
     }
   } else {
@@ -194,7 +202,8 @@ void handle_score(const Context& context, const http::HttpRequest& request,
   const Json body = Fields::parse(request.body);
   const Fields fields(body);
   check_model(context, fields);
-  std::make_shared<Scoring>(context, "score-" + request.id, score_requests(context, fields), std::move(responder))
+  std::make_shared<Scoring>(context, "score-" + request.id, score_requests(context, fields),
+                            std::move(responder))
       ->start(fields);
 }
 

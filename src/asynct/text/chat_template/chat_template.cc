@@ -49,19 +49,24 @@ std::string choose_template(const Json& found, bool for_tools, const std::string
 
 }  // namespace
 
-ChatTemplate load_chat_template(const std::string& path, bool for_tools, ChatTemplateOptions options) {
+std::optional<ChatTemplateSource> find_chat_template(const std::string& path, bool for_tools,
+                                                     std::size_t limit) {
   namespace fs = std::filesystem;
   const fs::path config = fs::is_directory(path) ? fs::path(path) / "tokenizer_config.json" : fs::path(path);
   const fs::path file = config.parent_path() / "chat_template.jinja";
-  if (fs::exists(file)) {
-    const std::string source = read_file(file.string(), options.limits.source_bytes);
-    return ChatTemplate(source, file.string(), std::move(options));
-  }
+  if (fs::exists(file)) return ChatTemplateSource{file.string(), read_file(file.string(), limit)};
+  if (!fs::exists(config)) return {};
   const Json document = parse_json_file(config.string(), kLargestConfig);
   if (!document.is_object() || !document.contains("chat_template") || document["chat_template"].is_null())
-    fail(config.string(), ": no chat_template, and no chat_template.jinja beside it");
-  return ChatTemplate(choose_template(document["chat_template"], for_tools, config.string()), config.string(),
-                      std::move(options));
+    return {};
+  return ChatTemplateSource{config.string(),
+                            choose_template(document["chat_template"], for_tools, config.string())};
+}
+
+ChatTemplate load_chat_template(const std::string& path, bool for_tools, ChatTemplateOptions options) {
+  const auto source = find_chat_template(path, for_tools, options.limits.source_bytes);
+  if (!source) fail(path, ": no chat_template in tokenizer_config.json, and no chat_template.jinja beside it");
+  return ChatTemplate(source->text, source->name, std::move(options));
 }
 
 }  // namespace asynct

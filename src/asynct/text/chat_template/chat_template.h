@@ -4,6 +4,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,10 +51,19 @@ class ChatTemplate {
   std::shared_ptr<const jinja::Program> program_;
 };
 
-/// The template of a checkpoint: the file chat_template.jinja beside tokenizer_config.json if it is there,
-/// else `chat_template` of that file, a string or a list of {"name", "template"}. `path` names the directory
-/// or tokenizer_config.json itself. Of a list, "tool_use" is taken when `for_tools` and it is there, else
-/// "default". Errors: no template, unreadable or malformed files, and those of ChatTemplate.
+struct ChatTemplateSource {
+  std::string name;  // where it was found
+  std::string text;
+};
+
+/// The template of a checkpoint: the file chat_template.jinja beside tokenizer_config.json if it is there, else
+/// `chat_template` of that file, a string or a list of {"name", "template"}. `path` names the directory or
+/// tokenizer_config.json itself. Of a list, "tool_use" is taken when `for_tools` and it is there, else "default".
+/// Empty: there is none. Errors: unreadable or malformed files, more than `limit` bytes.
+std::optional<ChatTemplateSource> find_chat_template(const std::string& path, bool for_tools = false,
+                                                     std::size_t limit = ChatTemplateLimits{}.source_bytes);
+
+/// The same, made ready. Errors: there is none; those of find_chat_template and ChatTemplate.
 ChatTemplate load_chat_template(const std::string& path, bool for_tools = false,
                                 ChatTemplateOptions options = {});
 
