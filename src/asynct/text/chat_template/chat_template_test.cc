@@ -311,6 +311,24 @@ TEST(ChatTemplate, LimitsOnWorkAndMemory) {
             std::string::npos);
 }
 
+TEST(ChatTemplate, LongSearchesAndManyNamesTakeLittleTime) {  // hopeless, not just slow, without their bounds
+  const char* const searches[] = {"{{ ('a' * 2000000).find('a' * 1000000 ~ 'b') }}",
+                                  "{{ ('a' * 1000000 ~ 'b') in 'a' * 2000000 }}",
+                                  "{{ ('a' * 2000000).count('a' * 1000000 ~ 'b') }}",
+                                  "{{ ('a' * 2000000).replace('a' * 1000000 ~ 'b', '') | length }}",
+                                  "{{ ('a' * 2000000).split('a' * 1000000 ~ 'b') | length }}"};
+  for (const char* source : searches) EXPECT_LT(render(source).size(), 10U) << source;
+  for (const char* method : {"rfind", "rsplit", "rpartition"})
+    EXPECT_NE(render_error("{{ ('a' * 2000000)." + std::string(method) + "('b' ~ 'a' * 1000000) }}")
+                  .find("more than"),
+              std::string::npos);
+  std::string names, arguments;
+  for (int i = 0; i < 100000; ++i) names += cat("{{a", i, "}}");
+  for (int i = 0; i < 100000; ++i) arguments += cat(",a", i, "=1");
+  EXPECT_NE(load_error(names).find("different names"), std::string::npos);
+  EXPECT_NE(load_error("{{ f(a=1" + arguments + ") }}").find("arguments"), std::string::npos);
+}
+
 TEST(ChatTemplate, RendersFromManyThreads) {
   const ChatTemplate shared("{% macro m(x) %}{{ x }}{% endmacro %}{% for x in l %}{{ m(x) }}{% endfor %}");
   std::vector<std::thread> threads;

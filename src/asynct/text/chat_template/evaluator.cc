@@ -76,9 +76,11 @@ ScopePtr Evaluator::enter(const ScopePtr& parent, const ScopedBody& body) {
   return scope;
 }
 
-void Evaluator::declare_undefined(Scope& scope, const ScopedBody& body) const {
+void Evaluator::declare_undefined(Scope& scope, const ScopedBody& body) {
+  runtime_.step(body.undefined.size());
   for (const NameId name : body.undefined)
-    scope.set(name, undefined(cat("'", program_.names[static_cast<std::size_t>(name)], "' is undefined")));
+    scope.variables.emplace_back(
+        name, undefined(cat("'", program_.names[static_cast<std::size_t>(name)], "' is undefined")));
 }
 
 void Evaluator::assign(const Target& target, const Value& value, Scope& scope) {

@@ -108,7 +108,7 @@ class Evaluator {
 
   Value look_up(NameId name, const Scope& scope) const;
   ScopePtr enter(const ScopePtr& parent, const ScopedBody& body);
-  void declare_undefined(Scope& scope, const ScopedBody& body) const;
+  void declare_undefined(Scope& scope, const ScopedBody& body);  // whose scope is new
   void assign(const Target& target, const Value& value, Scope& scope);
   Value target_value(const Target& target, const Scope& scope);
   std::shared_ptr<Iterator> filtered(const For& node, std::shared_ptr<Iterator> source,

@@ -12,6 +12,9 @@ namespace {
 // Globals of Jinja that are not supported.
 constexpr std::string_view kRefusedGlobals[] = {"dict", "lipsum", "cycler", "joiner"};
 
+constexpr std::size_t kMostNames = 4096;      // of one template; they are looked up one by one
+constexpr std::size_t kMostArguments = 1000;  // of one call
+
 int depth_of_all(std::initializer_list<const ExprPtr*> parts) {
   int depth = 0;
   for (const ExprPtr* part : parts)
@@ -68,6 +71,7 @@ ExprPtr ExpressionParser::make(int line, Node node) {
 NameId ExpressionParser::intern(const std::string& name) {
   const auto [at, added] = ids_.emplace(name, static_cast<NameId>(names_.size()));
   if (added) names_.push_back(name);
+  if (names_.size() > kMostNames) tokens_.error("more than ", kMostNames, " different names");
   return at->second;
 }
 
@@ -337,6 +341,8 @@ CallArguments ExpressionParser::parse_arguments() {
   tokens_.expect_operator("(");
   CallArguments arguments;
   while (!tokens_.at_operator(")")) {
+    if (arguments.positional.size() + arguments.named.size() == kMostArguments)
+      tokens_.error("more than ", kMostArguments, " arguments");
     if (tokens_.at_operator("*") || tokens_.at_operator("**"))
       tokens_.error("arguments by '", tokens_.current().text, "' are not supported");
     if (tokens_.at(TokenKind::kName) && TokenReader::is(tokens_.following(), TokenKind::kOperator, "=")) {

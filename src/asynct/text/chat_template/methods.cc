@@ -47,11 +47,20 @@ Value test_text(Runtime& runtime, const Value& self, std::string_view name, Argu
   return kTest(text_of(self).text);
 }
 
+/// Counts a search from the right, whose time is the product of both lengths.
+void scan_backwards(Runtime& runtime, std::string_view text, std::string_view wanted) {
+  std::size_t product = 0;
+  if (__builtin_mul_overflow(text.size(), wanted.size() / 16, &product))
+    fail("a search in too long a string");
+  runtime.scan(product);
+}
+
 template <bool kFromRight>
 Value split_text(Runtime& runtime, const Value& self, std::string_view name, Arguments arguments) {
   const Parameters p(name, std::move(arguments), {"sep", "maxsplit"});
   const auto separator = p.unless_none(0) ? std::optional<std::string_view>(p.text(0)) : std::nullopt;
   runtime.scan(text_of(self).text.size());
+  if (kFromRight && separator.has_value()) scan_backwards(runtime, text_of(self).text, *separator);
   return list_of(runtime, split(text_of(self).text, separator, p.integer(1, -1), kFromRight),
                  text_of(self).markup);
 }
@@ -103,7 +112,8 @@ Value find_text(Runtime& runtime, const Value& self, std::string_view name, Argu
   const Parameters p(name, std::move(arguments), {"sub", "start", "end"}, 1, Named::kRefused);
   const std::string& wanted = p.text(0);
   const Window part = window(runtime, text_of(self).text, p);
-  const std::size_t at = kFromRight ? part.text.rfind(wanted) : part.text.find(wanted);
+  if (kFromRight) scan_backwards(runtime, part.text, wanted);
+  const std::size_t at = kFromRight ? part.text.rfind(wanted) : find_bytes(part.text, wanted);
   if (part.exists && at != std::string_view::npos) return part.begin + length(part.text.substr(0, at));
   if (kRequired) fail(name, ": substring not found");
   return std::int64_t{-1};
@@ -116,7 +126,8 @@ Value count_text(Runtime& runtime, const Value& self, std::string_view name, Arg
   if (!part.exists) return std::int64_t{0};
   if (wanted.empty()) return length(part.text) + 1;
   std::int64_t count = 0;
-  for (std::size_t at = 0; (at = part.text.find(wanted, at)) != std::string_view::npos; at += wanted.size())
+  for (std::size_t at = 0; (at = find_bytes(part.text, wanted, at)) != std::string_view::npos;
+       at += wanted.size())
     ++count;
   return count;
 }
@@ -160,6 +171,7 @@ template <bool kFromRight>
 Value partition_text(Runtime& runtime, const Value& self, std::string_view name, Arguments arguments) {
   const Parameters p(name, std::move(arguments), {"sep"}, 1, Named::kRefused);
   const std::string& separator = p.text(0);
+  if (kFromRight) scan_backwards(runtime, text_of(self).text, separator);
   const auto parts = split(text_of(self).text, separator, 1, kFromRight);
   const auto make = [&](std::string_view part) {
     return runtime.string(std::string(part), text_of(self).markup);

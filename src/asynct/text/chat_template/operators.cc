@@ -190,7 +190,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& element) {
   if (const String* text = container.string()) {
     if (element.string() == nullptr) fail("in: ", type_name(element), " cannot be part of a string");
     runtime.scan(text->text.size());
-    return text->text.find(element.string()->text) != std::string::npos;
+    return find_bytes(text->text, element.string()->text) != std::string::npos;
   }
   const auto* view = container.as<View>();
   if (container.dict() != nullptr || (view != nullptr && view->part == View::kKeys)) {

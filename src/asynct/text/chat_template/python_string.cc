@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "asynct/base/error.h"
@@ -59,6 +60,14 @@ std::size_t byte_offset(std::string_view text, std::int64_t index) {
   return at;
 }
 
+std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
 std::vector<std::string_view> characters(std::string_view text) {
   std::vector<std::string_view> out;
   while (!text.empty()) {
@@ -98,7 +107,7 @@ std::vector<std::string_view> split(std::string_view text, std::optional<std::st
   } else {
     if (separator->empty()) fail("split: empty separator");
     while (limit < 0 || static_cast<std::int64_t>(parts.size()) < limit) {
-      const std::size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
+      const std::size_t at = from_right ? text.rfind(*separator) : find_bytes(text, *separator);
       if (at == std::string_view::npos) break;
       parts.push_back(from_right ? text.substr(at + separator->size()) : text.substr(0, at));
       text = from_right ? text.substr(0, at) : text.substr(at + separator->size());
@@ -148,7 +157,7 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   if (from.empty()) {
     matches = static_cast<std::size_t>(length(text)) + 1;
   } else {
-    for (std::size_t at = 0; (at = text.find(from, at)) != std::string_view::npos; at += from.size())
+    for (std::size_t at = 0; (at = find_bytes(text, from, at)) != std::string_view::npos; at += from.size())
       ++matches;
   }
   if (limit >= 0) matches = std::min(matches, static_cast<std::size_t>(limit));
@@ -158,7 +167,7 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   std::string out;
   out.reserve(text.size());
   for (; matches > 0; --matches) {
-    const std::size_t at = text.find(from);
+    const std::size_t at = find_bytes(text, from);
     out.append(text.substr(0, at)).append(to);
     text.remove_prefix(at + from.size());
   }

@@ -25,6 +25,9 @@ std::int64_t length(std::string_view text);
 /// Byte offset of character `index` (0 to length).
 std::size_t byte_offset(std::string_view text, std::int64_t index);
 
+/// text.find(part, from) in bytes, in linear time whatever both are, unlike std::string's.
+std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from = 0);
+
 /// The characters, each as text.
 std::vector<std::string_view> characters(std::string_view text);
 
