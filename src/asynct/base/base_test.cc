@@ -15,6 +15,7 @@
 #include "asynct/base/interrupt.h"
 #include "asynct/base/json.h"
 #include "asynct/base/mapped_file.h"
+#include "asynct/base/printable.h"
 #include "asynct/base/thread_pool.h"
 
 namespace asynct {
@@ -111,22 +112,30 @@ TEST(InterruptGuard, NestsAndRestoresTheHandlers) {
   ASSERT_EQ(sigaction(SIGINT, nullptr, &before), 0);
   {
     const InterruptGuard outer;
-    EXPECT_FALSE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), 0);
     { const InterruptGuard inner; }
     std::raise(SIGINT);  // kills the process when the inner guard has taken the handler away
     EXPECT_TRUE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), SIGINT);
     {
       const InterruptGuard inner;
       EXPECT_TRUE(InterruptGuard::requested());  // the outer guard has not answered it yet
       InterruptGuard::clear();
       std::raise(SIGTERM);
     }
-    EXPECT_TRUE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), SIGTERM);
   }
   ASSERT_EQ(sigaction(SIGINT, nullptr, &after), 0);
   EXPECT_EQ(after.sa_handler, before.sa_handler);
   const InterruptGuard next;
   EXPECT_FALSE(InterruptGuard::requested());
+}
+
+TEST(Printable, IsOneLineOfUtf8WithoutControls) {
+  EXPECT_EQ(printable("Gr\u00fc\u00dfe \U0001F600"), "Gr\u00fc\u00dfe \U0001F600");
+  EXPECT_EQ(printable("a\nb\x1b[2Jc\x7f\u009b"), "a b [2Jc  ");
+  EXPECT_EQ(printable("\xff|\xed\xa0\x80|\xc0\x9b|\xc3"), "\uFFFD|\uFFFD\uFFFD\uFFFD|\uFFFD\uFFFD|\uFFFD");
+  EXPECT_EQ(printable(""), "");
 }
 
 TEST(Json, RefusesDepthDuplicatesAndTrailingText) {

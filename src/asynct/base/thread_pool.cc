@@ -27,6 +27,9 @@ ThreadPool::ThreadPool(int threads) {
   } catch (const std::system_error& error) {
     stop();
     fail("cannot start ", threads, " threads: ", error.what(), "; ask for fewer");
+  } catch (...) {  // no memory for one: those that run must be joined
+    stop();
+    throw;
   }
 }
 
