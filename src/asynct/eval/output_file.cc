@@ -29,6 +29,7 @@ std::string resolve_output(const std::string& path) {
 OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(resolve_output(path_)) {
   struct stat status {};
   const bool exists = ::stat(path_.c_str(), &status) == 0;
+  check(exists || errno == ENOENT);  // links in a circle, a directory that may not be searched
   if (exists && S_ISDIR(status.st_mode)) fail(path_, ": is a directory, expected a file to write");
   const bool direct = exists && !S_ISREG(status.st_mode);
   if (!direct) temporary_ = cat(target_, ".tmp", ::getpid());
