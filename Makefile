@@ -1,13 +1,15 @@
 # A short front for CMake: `make run` and `make test` are all that a new machine needs.
 
-PRESET ?= release
 CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
 .PHONY: run build deps test test-cpp test-python test-diff asan tsan asan-quick fuzz-smoke format format-check tidy clean
 
-run: build
+# Builds the program alone; the tests are left to `make test`.
+run: deps
+	cmake --preset release
+	cmake --build build --target asynct
 	build/asynct eval $(MODEL) --tasks arc_easy
 	build/asynct eval $(MODEL) --tasks gsm8k --limit 100
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -39,8 +40,17 @@ class Run(CommandTest):
     def test_prompts_from_standard_input(self):
         result = self.succeeds("run", MODEL, "-n", "8", stdin="Once upon a time\n\nThe sun\n")
         self.assertEqual(result.stderr, "")
-        expected = self.text("-n", "8") + self.succeeds("run", MODEL, "-n", "8", "-p", "The sun").stdout
-        self.assertEqual(result.stdout, expected)
+        expected = [self.text("-n", "8"), "\n", self.succeeds("run", MODEL, "-n", "8", "-p", "The sun").stdout]
+        self.assertEqual(result.stdout, "".join(expected))
+
+    def test_a_bad_prompt_of_many_costs_only_itself(self):
+        directory = self.checkpoint(max_position_embeddings=64)
+        prompts = ["The sun", "word " * 100, "Once upon a time"]
+        result = asynct("run", directory, "-n", "8", stdin="\n".join(prompts) + "\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"\Aasynct: error: line 2: the prompt has \d+ tokens; [^\n]* 64\n\Z")
+        texts = [self.succeeds("run", directory, "-n", "8", "-p", prompts[i]).stdout for i in (0, 2)]
+        self.assertEqual(result.stdout, "\n".join(texts))
 
     def test_no_input_is_no_error(self):
         self.assertEqual(self.succeeds("run", MODEL).stdout, "")
@@ -65,16 +75,45 @@ class Run(CommandTest):
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, r"\Aasynct: error: cannot start 500 threads: .*\n\Z")
 
-    def test_interrupt_stops_the_text_not_the_program(self):
-        command = [BINARY, "run", MODEL, "-n", "2000"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
-            process.stdin.write(b"Once upon a time\n")
+    def signalled(self, number, *options, prompt=b""):
+        """Sends a signal once text comes. Returns the exit status."""
+        command = [BINARY, "run", MODEL, "-n", "2000", *options]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
+            process.stdin.write(prompt)
             process.stdin.flush()
-            self.assertTrue(os.read(process.stdout.fileno(), 1))  # text comes
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(b"", timeout=30)
-        self.assertEqual((process.returncode, err), (0, b""))
+            self.assertTrue(os.read(process.stdout.fileno(), 1))
+            process.send_signal(number)
+            out, err = process.communicate(b"The sun\n" if prompt else b"", timeout=30)
+        self.assertEqual(err, b"")
         self.assertTrue(out.endswith(b"\n"))
+        self.assertEqual(out.count(b"The sun"), 0)
+        return process.returncode
+
+    def test_signals_end_a_prompt(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(self.signalled(number, "-p", "Once upon a time"), 128 + number)
+
+    def test_signals_end_prompts_from_a_pipe(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(self.signalled(number, prompt=b"Once upon a time\n"), 128 + number)
+
+    def test_at_a_terminal_an_interrupt_stops_the_text_not_the_program(self):
+        terminal, stdin = os.openpty()
+        self.addCleanup(os.close, terminal)
+        pipes = dict(stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with subprocess.Popen([BINARY, "run", MODEL, "-n", "2000"], cwd=ROOT, **pipes) as process:
+            os.close(stdin)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.write(terminal, b"Once upon a time\n")
+                self.assertTrue(os.read(process.stdout.fileno(), 1))  # text comes
+                self.assertIsNone(process.poll())
+                process.send_signal(number)
+                if number == signal.SIGINT:
+                    while not os.read(process.stdout.fileno(), 1 << 16).endswith(b"\n"):
+                        pass
+            process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
 
 class Inspect(CommandTest):
@@ -142,7 +181,14 @@ class Synth(CommandTest):
         self.assertEqual((out / "config.json").read_bytes(), before)
 
     def test_bad_shapes(self):
-        for shape, wanted in (("huge", "huge"), ("tiny,layers=0", "layers"), ("tiny,depth=2", "depth"), ("tiny,heads=3", "heads")):
+        for shape, wanted in (
+            ("huge", "huge"),
+            ("tiny,layers=0", "layers"),
+            ("tiny,depth=2", "depth"),
+            ("tiny,heads=3", "heads"),
+            ("tiny,rope_theta=nan", 'rope_theta is "nan"'),
+            ("tiny,rope_theta=inf", 'rope_theta is "inf"'),
+        ):
             with self.subTest(shape):
                 self.fails_silently_on_stdout("synth", "--shape", shape, "--out", self.directory / "new", naming=wanted)
         self.assertEqual(list(self.directory.iterdir()), [])
@@ -166,6 +212,28 @@ class Synth(CommandTest):
 
 
 class Bench(CommandTest):
+    def test_text_must_be_of_the_models_tokens(self):
+        out = synthesize(self.directory)  # 300 tokens, the tokenizer has 4,096
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(MODEL / name, out)
+        text = self.directory / "text"
+        sizes = ["--prefill", "8", "--batch", "1", "--context", "8", "--steps", "2", "--repeats", "1"]
+        text.write_text("The sun was shining.")
+        self.fails_silently_on_stdout("bench", out, *sizes, "--text", text, naming=["--text", "the model has 300 tokens"])
+        self.succeeds("bench", MODEL, *sizes, "--text", text)
+        text.write_text("")
+        self.fails_silently_on_stdout("bench", MODEL, *sizes, "--text", text, naming=["--text", "no tokens"])
+
+    def test_one_decode_step_is_a_decode(self):
+        out = self.directory / "synth"
+        self.succeeds("synth", "--shape", "tiny,layers=2,vocab=300,positions=2048", "--out", out)
+
+        def flops(steps):
+            sizes = ["--batch", "1", "--context", "1500", "--repeats", "1", "--prefill", "8", "--steps", steps]
+            return json.loads(self.succeeds("bench", out, "--json", *sizes).stdout)["results"][1]["flops"]
+
+        self.assertAlmostEqual(2 * flops(1) / flops(2), 1, delta=0.02)
+
     def test_bad_arguments(self):
         for options, wanted in (
             (["--prefill", "0"], "a prompt of 0"),

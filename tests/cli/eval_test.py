@@ -1,6 +1,8 @@
 """asynct eval from end to end: outputs, limits, interruption and resuming."""
 
+import itertools
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -13,7 +15,7 @@ setUpModule = require_binary
 
 
 def without_times(report: dict) -> dict:
-    changing = {"date", "total_evaluation_time_seconds", "task_seconds", "task_tokens"}
+    changing = {"date", "total_evaluation_time_seconds", "task_seconds", "task_tokens", "task_resumed"}
     return {key: value for key, value in report.items() if key not in changing}
 
 
@@ -53,9 +55,11 @@ class Eval(CommandTest):
         for limit, documents in (("1", 1), ("2.9", 2), ("0.001", 3)):  # a share of 2,376 rounds up
             report = json.loads(self.evaluate("--limit", limit, "--json").stdout)
             self.assertEqual(report["n-samples"]["arc_easy"]["effective"], documents, limit)
-        for limit in ("0", "-1", "many", "nan", "1e99"):
+        for limit in ("0", "-1", "many", "nan", "1e10", "1e99", "inf"):
             with self.subTest(limit):
-                self.fails_silently_on_stdout("eval", MODEL, "--tasks", "arc_easy", "--limit", limit, naming="--limit")
+                self.fails_silently_on_stdout(
+                    "eval", MODEL, "--tasks", "arc_easy", "--limit", limit, naming=["--limit", "at most 1e9", f'"{limit}"']
+                )
 
     def test_unreadable_data(self):
         missing = self.directory / "missing"
@@ -68,6 +72,23 @@ class Eval(CommandTest):
             with self.subTest(content):
                 (data / "arc" / "arc_easy_test.jsonl").write_bytes(content)
                 self.fails_silently_on_stdout(*run, naming="arc_easy_test.jsonl")
+
+    def test_what_is_wrong_is_told_before_the_model_is_loaded(self):
+        broken = self.checkpoint()
+        (broken / "model.safetensors").unlink()
+        run = ["eval", broken, "--tasks", "gsm8k", "--limit", "1"]
+        self.fails_silently_on_stdout(*run, naming="model.safetensors")
+        self.fails_silently_on_stdout(*run, "--resume", naming="--resume needs")
+        self.fails_silently_on_stdout(*run, "--data", self.directory / "missing", naming="missing")
+        data = self.directory / "data"
+        (data / "gsm8k").mkdir(parents=True)
+        self.fails_silently_on_stdout(*run, "--data", data, naming="no documents: expected")
+        (data / "gsm8k" / "gsm8k_test.jsonl").write_text('{"question": "1?", "answer": "#### 1"}\n')
+        self.fails_silently_on_stdout(*run, "--data", data, naming="no documents to draw shots from: expected")
+        self.fails_silently_on_stdout(*run, "--data", data, "--num-fewshot", "0", naming="model.safetensors")
+
+    def test_an_empty_data_variable_is_none(self):
+        self.succeeds("eval", MODEL, "--tasks", "arc_easy", "--limit", "1", env={**os.environ, "ASYNCT_DATA": ""})
 
     def test_prompt_longer_than_the_context(self):
         short = self.checkpoint(max_position_embeddings=64)
@@ -146,6 +167,69 @@ class Eval(CommandTest):
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stderr, "asynct: error: standard output: cannot write: No space left on device\n")
         self.assertEqual(self.tokens_of_resumed_run(*run), 0)
+
+    def test_output_may_lie_beside_the_model(self):
+        model = self.checkpoint()
+        run = ["eval", model, "--tasks", "arc_easy", "--limit", "3", "--output", model / "scores.json"]
+        with open("/dev/full", "w") as full:
+            subprocess.run([BINARY, *map(str, run)], stdout=full, stderr=subprocess.DEVNULL, cwd=ROOT)
+        self.assertTrue((model / "scores.json").exists())
+        report = json.loads(self.succeeds(*run, "--resume", "--json").stdout)
+        self.assertEqual(report["task_tokens"]["arc_easy"], 0)
+
+    def test_files_of_one_path_are_refused(self):
+        out, link = self.directory / "out", self.directory / "link"
+        link.symlink_to(out)
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--output", out, "--log-samples"]
+        for samples in (out, link, f"{self.directory}/./out", f"{out}.progress"):
+            with self.subTest(samples):
+                self.fails_silently_on_stdout(*run, samples, naming=["--log-samples", str(out)])
+        self.assertEqual(list(self.directory.iterdir()), [link])
+        self.succeeds("eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--output", "/dev/null", "--log-samples", "/dev/null")
+
+    def test_one_run_a_file(self):
+        import fcntl
+
+        output, progress = self.directory / "out.json", self.directory / "out.json.progress"
+        run = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "1", "--output", output]
+        with open(progress, "w") as other:
+            other.write("of another run")
+            other.flush()
+            fcntl.flock(other, fcntl.LOCK_EX)
+            self.fails_silently_on_stdout(*run, naming=[str(progress), "another run"])
+            self.fails_silently_on_stdout(*run, "--resume", naming=[str(progress), "another run"])
+            self.assertEqual(progress.read_text(), "of another run")
+        self.succeeds(*run)
+        self.assertEqual(list(self.directory.iterdir()), [output])
+
+    def test_a_failing_task_keeps_those_before_it(self):
+        data = self.directory / "data"
+        for name in ("arc", "piqa"):
+            (data / name).mkdir(parents=True)
+        with open(ROOT / "data" / "arc" / "arc_easy_test.jsonl") as rows:
+            (data / "arc" / "arc_easy_test.jsonl").write_text("".join(itertools.islice(rows, 3)))
+        piqa = data / "piqa" / "piqa_validation.jsonl"
+        piqa.write_text('{"goal": "g"}\n')  # that a field is missing is seen when the task comes
+        output, samples = self.directory / "out.json", self.directory / "samples.jsonl"
+        run = ["eval", MODEL, "--tasks", "arc_easy,piqa", "--data", data, "--output", output, "--log-samples", samples]
+        result = asynct(*run)
+        self.assertEqual(result.returncode, 1)
+        stopped, hint, error = result.stderr.splitlines()
+        self.assertEqual(stopped, "failed in piqa; 1 task finished")
+        self.assertIn("--resume", hint)
+        self.assertIn(f'{piqa}:1: field "sol1" is missing', error)
+        self.assertIn("|arc_easy|", result.stdout)
+        report = json.loads(output.read_text())
+        self.assertEqual((list(report["results"]), report["failed_in"]), (["arc_easy"], "piqa"))
+        self.assertEqual(len(samples.read_text().splitlines()), 3)
+
+        piqa.write_text('{"goal": "g", "sol1": "a", "sol2": "b", "label": 1}\n')
+        result = self.succeeds(*run, "--resume")
+        self.assertIn("resumed: seconds are those of this run", result.stdout)
+        report = json.loads(output.read_text())
+        self.assertEqual(list(report["results"]), ["arc_easy", "piqa"])
+        self.assertEqual((report["task_resumed"], report["task_tokens"]["arc_easy"]), ({"arc_easy": 12}, 0))
+        self.assertEqual(len(samples.read_text().splitlines()), 4)
 
     def test_resume_needs_a_file(self):
         self.fails_silently_on_stdout("eval", MODEL, "--tasks", "piqa", "--limit", "1", "--resume", naming="--resume")

@@ -1,5 +1,6 @@
 """Help and arguments: what a user sees before a model is even opened."""
 
+import os
 import re
 import unittest
 
@@ -84,10 +85,22 @@ class Arguments(CommandTest):
             ("--top-p", "1.5", "top_p is 1.5"),
             ("--min-p", "-0.1", "min_p is -0.1"),
             ("--top-k", "-2", "top_k is -2"),
+            ("--kv-memory", "-5", 'found "-5"'),
         ):
             with self.subTest(f"{option} {value}"):
                 result = self.fails("run", MODEL, "-p", "a", option, value, naming=wanted)
                 self.assertLess(len(result.stderr), 200)
+
+    def test_empty_values(self):
+        for option in ("--limit", "--output", "--log-samples", "--data", "--kv-memory"):
+            with self.subTest(option):
+                self.fails_silently_on_stdout("eval", MODEL, "--tasks", "piqa", option, "", naming=option)
+
+    def test_unknown_log_level(self):
+        environment = {**os.environ, "ASYNCT_LOG": "loud"}
+        result = self.succeeds("run", MODEL, "-p", "a", "-n", "1", env=environment)
+        self.assertRegex(result.stderr, r"\Aasynct: warning: ASYNCT_LOG is \"loud\", expected [^\n]*\n\Z")
+        self.assertEqual(self.succeeds("run", MODEL, "-p", "a", "-n", "1", env={**environment, "ASYNCT_LOG": ""}).stderr, "")
 
     def test_missing_directory(self):
         for command in (["eval", "--tasks", "piqa"], ["run", "-p", "a"], ["inspect"], ["bench"]):

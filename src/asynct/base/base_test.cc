@@ -1,13 +1,19 @@
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <new>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 #include "asynct/base/checked.h"
 #include "asynct/base/cpu_features.h"
@@ -15,6 +21,7 @@
 #include "asynct/base/interrupt.h"
 #include "asynct/base/json.h"
 #include "asynct/base/mapped_file.h"
+#include "asynct/base/printable.h"
 #include "asynct/base/thread_pool.h"
 
 namespace asynct {
@@ -66,6 +73,92 @@ TEST(ThreadPool, RunReachesEveryWorker) {
   for (const auto& hit : hits) EXPECT_EQ(hit.load(), 100);
 }
 
+TEST(ThreadPool, AvailableWorkersTakePartOnce) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    std::vector<std::atomic<int>> hits(static_cast<std::size_t>(threads));
+    constexpr int kRounds = 2000;
+    for (int round = 1; round <= kRounds; ++round) {
+      pool.run_available([&](int worker) { hits[static_cast<std::size_t>(worker)].fetch_add(1); });
+      ASSERT_EQ(hits[0].load(), round);
+      for (const auto& hit : hits) ASSERT_LE(hit.load(), round);
+    }
+    pool.run([&](int worker) { hits[static_cast<std::size_t>(worker)] = -1; });  // late ones are not lost
+    for (const auto& hit : hits) EXPECT_EQ(hit.load(), -1);
+  }
+}
+
+// gcc's tsan delivers a signal only where the thread calls into its runtime, which a waiting worker does not.
+#if !defined(__SANITIZE_THREAD__)
+
+/// Holds threads in a signal handler, as a system does that has not scheduled them.
+class Hold {
+ public:
+  explicit Hold(std::vector<pthread_t> threads) : threads_(std::move(threads)) {
+    EXPECT_EQ(::pipe(pipe_), 0);
+    held_ = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      ++held_;
+      char byte = 0;
+      [[maybe_unused]] const auto got = ::read(pipe_[0], &byte, 1);  // until the other end is closed
+      --held_;
+    };
+    ::sigaction(SIGUSR1, &action, nullptr);
+    for (const pthread_t thread : threads_) ::pthread_kill(thread, SIGUSR1);
+    while (held_ != static_cast<int>(threads_.size())) std::this_thread::yield();
+  }
+  ~Hold() {
+    release();
+    while (held_ != 0) std::this_thread::yield();
+    ::close(pipe_[0]);
+    ::signal(SIGUSR1, SIG_DFL);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  void release() {
+    if (!released_.exchange(true)) ::close(pipe_[1]);
+  }
+  bool released() const { return released_; }
+
+ private:
+  static inline int pipe_[2];
+  static inline std::atomic<int> held_{0};
+  std::vector<pthread_t> threads_;
+  std::atomic<bool> released_{false};
+};
+
+TEST(ThreadPool, AWorkerThatIsNotScheduledIsNotWaitedFor) {
+  using namespace std::chrono_literals;
+  for (const auto idle : {0ms, 30ms}) {  // held while it spins, while it sleeps
+    ThreadPool pool(3);
+    std::vector<pthread_t> threads(3);
+    pool.run([&](int worker) { threads[static_cast<std::size_t>(worker)] = ::pthread_self(); });
+    std::this_thread::sleep_for(idle);
+    Hold hold({threads[1], threads[2]});
+    std::atomic<bool> done = false;
+    std::thread watchdog([&] {  // a pool that waits would wait forever
+      for (int i = 0; i < 1000 && !done; ++i) std::this_thread::sleep_for(10ms);
+      hold.release();
+    });
+    for (int round = 0; round < 1000; ++round) {
+      int pieces = 0;  // all are the caller's
+      pool.parallel_for(64, 1,
+                        [&](std::int64_t, std::int64_t, int worker) { pieces += worker == 0 ? 1 : 100; });
+      EXPECT_EQ(pieces, 64);
+    }
+    EXPECT_FALSE(hold.released());
+    done = true;
+    watchdog.join();
+    std::atomic<int> calls = 0;
+    pool.run([&](int) { ++calls; });  // once they are scheduled again they take part again
+    EXPECT_EQ(calls, 3);
+  }
+}
+
+#endif
+
 TEST(ThreadPool, TheCallerGetsTheFirstExceptionOfAnyWorker) {
   struct Oddity {
     int worker;
@@ -111,22 +204,30 @@ TEST(InterruptGuard, NestsAndRestoresTheHandlers) {
   ASSERT_EQ(sigaction(SIGINT, nullptr, &before), 0);
   {
     const InterruptGuard outer;
-    EXPECT_FALSE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), 0);
     { const InterruptGuard inner; }
     std::raise(SIGINT);  // kills the process when the inner guard has taken the handler away
     EXPECT_TRUE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), SIGINT);
     {
       const InterruptGuard inner;
       EXPECT_TRUE(InterruptGuard::requested());  // the outer guard has not answered it yet
       InterruptGuard::clear();
       std::raise(SIGTERM);
     }
-    EXPECT_TRUE(InterruptGuard::requested());
+    EXPECT_EQ(InterruptGuard::signal(), SIGTERM);
   }
   ASSERT_EQ(sigaction(SIGINT, nullptr, &after), 0);
   EXPECT_EQ(after.sa_handler, before.sa_handler);
   const InterruptGuard next;
   EXPECT_FALSE(InterruptGuard::requested());
+}
+
+TEST(Printable, IsOneLineOfUtf8WithoutControls) {
+  EXPECT_EQ(printable("Gr\u00fc\u00dfe \U0001F600"), "Gr\u00fc\u00dfe \U0001F600");
+  EXPECT_EQ(printable("a\nb\x1b[2Jc\x7f\u009b"), "a b [2Jc  ");
+  EXPECT_EQ(printable("\xff|\xed\xa0\x80|\xc0\x9b|\xc3"), "\uFFFD|\uFFFD\uFFFD\uFFFD|\uFFFD\uFFFD|\uFFFD");
+  EXPECT_EQ(printable(""), "");
 }
 
 TEST(Json, RefusesDepthDuplicatesAndTrailingText) {

@@ -10,8 +10,8 @@ namespace asynct {
 namespace {
 
 // A signal handler can reach nothing but globals, and of those only lock-free atomics.
-std::atomic<bool> g_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> g_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 
 std::mutex g_mutex;  // over what follows
 int g_guards = 0;
@@ -19,7 +19,7 @@ struct sigaction g_old_interrupt;
 struct sigaction g_old_terminate;
 
 void on_signal(int number) {
-  if (g_requested.exchange(true)) ::_exit(128 + number);
+  if (g_signal.exchange(number) != 0) ::_exit(128 + number);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void on_signal(int number) {
 InterruptGuard::InterruptGuard() {
   const std::lock_guard lock(g_mutex);
   if (g_guards++ > 0) return;
-  g_requested = false;
+  g_signal = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
@@ -42,7 +42,7 @@ InterruptGuard::~InterruptGuard() {
   ::sigaction(SIGTERM, &g_old_terminate, nullptr);
 }
 
-bool InterruptGuard::requested() { return g_requested; }
-void InterruptGuard::clear() { g_requested = false; }
+int InterruptGuard::signal() { return g_signal; }
+void InterruptGuard::clear() { g_signal = 0; }
 
 }  // namespace asynct

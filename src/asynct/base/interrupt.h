@@ -12,7 +12,9 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  static bool requested();
+  static bool requested() { return signal() != 0; }
+  /// The signal that came: SIGINT or SIGTERM; 0: none. A process that it ends exits with 128 + signal().
+  static int signal();
   static void clear();
 };
 

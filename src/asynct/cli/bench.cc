@@ -10,6 +10,7 @@
 #include "asynct/base/mapped_file.h"
 #include "asynct/cli/commands.h"
 #include "asynct/cli/memory_option.h"
+#include "asynct/cli/not_empty.h"
 #include "asynct/engine/benchmark.h"
 #include "asynct/ops/probe/probe.h"
 #include "asynct/text/tokenizer.h"
@@ -107,14 +108,25 @@ void print_json(const Machine& machine, const std::vector<BenchmarkResult>& resu
   std::printf("%s\n", dump_json(report, 2).c_str());
 }
 
-void bench(BenchOptions options) {
+/// The tokens of a file; the tokenizer may know more of them than the model does.
+std::vector<Token> text_tokens(const BenchOptions& options, const ModelConfig& config) {
   constexpr std::size_t kMaxText = std::size_t{16} << 20;
+  const std::vector<Token> tokens =
+      Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
+  if (tokens.empty()) fail("--text: ", options.text_file, " has no tokens");
+  for (const Token token : tokens)
+    if (token < 0 || token >= config.vocab_size)
+      fail("--text: ", options.text_file, ": the tokenizer gives token ", token, ", but the model has ",
+           config.vocab_size, " tokens");
+  return tokens;
+}
+
+void bench(BenchOptions options) {
   const Isa isa = select_isa();
   const int threads = options.threads == 0 ? available_cores() : options.threads;
   const ModelConfig config = load_config(options.model);
   validate(options.work, config.max_positions, options.batch_tokens);
-  if (!options.text_file.empty())
-    options.work.text = Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
+  if (!options.text_file.empty()) options.work.text = text_tokens(options, config);
   const Precision precision = options.dtype == "bf16" ? Precision::bf16 : Precision::fp32;
   const std::size_t needed = benchmark_kv_bytes(kv_shape(config, precision, 16), options.work);
   const auto kv_bytes = static_cast<std::size_t>(options.kv_bytes);
@@ -125,6 +137,7 @@ void bench(BenchOptions options) {
                                      .isa = isa,
                                      .precision = precision,
                                      .max_rows = options.batch_tokens,
+                                     .max_sequences = benchmark_sequences(options.work),
                                      .block_size = 16,
                                      .kv_bytes = std::max(kv_bytes, needed)});
     return run_benchmark(runner, options.work);
@@ -162,7 +175,8 @@ void add_bench(CLI::App& app) {
   command->add_option("--repeats", options->work.repeats, "the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  command->add_option("--text", options->text_file, "file whose tokens are used (default: random tokens)");
+  command->add_option("--text", options->text_file, "file whose tokens are used (default: random tokens)")
+      ->check(not_empty());
   command->add_option("--dtype", options->dtype, "fp32 or bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"fp32", "bf16"}));

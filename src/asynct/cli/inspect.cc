@@ -264,8 +264,8 @@ void add_inspect(CLI::App& app) {
   command->footer(
       "Heads of AsyncI attention are skip-safe (S <= 0 gives weight 0, so the value row is not read),\n"
       "dead (weight always 0) or dense (no skipping). Memory is what eval holds with the same options,\n"
-      "at full batches and a full cache (run has one sequence, so its default cache is smaller);\n"
-      "the embedding table stays mapped.");
+      "at full batches and a full cache (run has one sequence, so its default cache is smaller); the\n"
+      "cache becomes resident only as it is used, the embedding table stays mapped.");
   command->add_option("MODEL", arguments->dir, "directory with config.json and model.safetensors")
       ->required()
       ->check(CLI::ExistingDirectory);

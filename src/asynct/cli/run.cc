@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
@@ -46,8 +48,13 @@ class Printer : public EngineListener {
   }
   void on_finished(RequestId /*id*/, FinishReason reason, std::string_view error) override {
     print(stops_.push(decoder_.finish()) + stops_.finish());
-    print("\n");
+    end_line();
     if (reason == FinishReason::failed) fail("the model failed: ", error);
+  }
+
+  /// Every prompt has its line, also one that gives no text.
+  void end_line() {
+    if (!std::exchange(ended_, true)) print("\n");
   }
 
  private:
@@ -55,12 +62,14 @@ class Printer : public EngineListener {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
+  bool ended_ = false;
   StreamDecoder decoder_;
   StopMatcher stops_;
 };
 
-void complete(OpenedModel& model, const Tokenizer& tokenizer, const RunOptions& options,
-              const std::string& prompt) {
+/// Returns the signal that ended the text early; 0: none.
+int complete(OpenedModel& model, const Tokenizer& tokenizer, const RunOptions& options,
+             const std::string& prompt, Printer& printer) {
   Request request{.tokens = tokenizer.encode(prompt, {.add_special_tokens = true}),
                   .max_new_tokens = options.max_tokens,
                   .sampling = options.sampling,
@@ -71,12 +80,49 @@ void complete(OpenedModel& model, const Tokenizer& tokenizer, const RunOptions& 
     fail("the prompt has ", request.tokens.size(), " tokens; the context of this model ends at ",
          model.runner->max_length());
   request.max_new_tokens = std::min(request.max_new_tokens, room);
-  const InterruptGuard interrupts;  // Ctrl-C stops the text, not the program
+  const InterruptGuard interrupts;
   Engine engine(*model.runner, model.engine);
-  Printer printer(tokenizer, options.stops);
   const RequestId id = engine.submit({std::move(request)});
   while (engine.step(printer))
     if (InterruptGuard::requested()) engine.cancel(id, printer);
+  return InterruptGuard::signal();
+}
+
+void exit_on(int signal) {
+  if (signal != 0) throw CLI::RuntimeError(128 + signal);
+}
+
+/// Prompts typed at a terminal: Ctrl-C stops the text, not the program, and a bad prompt is told.
+void converse(OpenedModel& model, const Tokenizer& tokenizer, const RunOptions& options) {
+  std::string line;
+  while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
+    if (line.empty()) continue;
+    Printer printer(tokenizer, options.stops);
+    try {
+      const int signal = complete(model, tokenizer, options, line, printer);
+      exit_on(signal == SIGINT ? 0 : signal);
+    } catch (const Error& error) {
+      print_error(error.what());
+    }
+  }
+}
+
+/// A prompt a line from a file or a pipe. One that cannot be run costs the exit status, not the prompts after
+/// it.
+void complete_lines(OpenedModel& model, const Tokenizer& tokenizer, const RunOptions& options) {
+  bool failed = false;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
+    Printer printer(tokenizer, options.stops);
+    try {
+      if (!line.empty()) exit_on(complete(model, tokenizer, options, line, printer));
+    } catch (const Error& error) {
+      print_error(cat("line ", number, ": ", error.what()));
+      failed = true;
+    }
+    printer.end_line();
+  }
+  if (failed) throw CLI::RuntimeError(1);
 }
 
 void run(const RunOptions& options) {
@@ -86,20 +132,13 @@ void run(const RunOptions& options) {
   const Tokenizer tokenizer = Tokenizer::load(options.model);
   OpenedModel model = open_runner(options.model, model_options);
   if (model.end_tokens.empty() && tokenizer.eos()) model.end_tokens.push_back(*tokenizer.eos());
-  if (options.prompt) return complete(model, tokenizer, options, *options.prompt);
-
-  const bool terminal = ::isatty(STDIN_FILENO) == 1;
-  std::string line;
-  while (true) {
-    if (terminal) std::fputs("> ", stderr);
-    if (!std::getline(std::cin, line)) break;
-    if (line.empty()) continue;
-    try {
-      complete(model, tokenizer, options, line);
-    } catch (const Error& error) {
-      if (!terminal) throw;
-      print_error(error.what());
-    }
+  if (options.prompt) {
+    Printer printer(tokenizer, options.stops);
+    exit_on(complete(model, tokenizer, options, *options.prompt, printer));
+  } else if (::isatty(STDIN_FILENO) == 1) {
+    converse(model, tokenizer, options);
+  } else {
+    complete_lines(model, tokenizer, options);
   }
 }
 

@@ -28,7 +28,7 @@ class Benchmark {
           Sequence sequence = new_sequence();
           feed({&sequence, 1}, length);
         },
-        /*steps=*/steps_for(length), length, 1);
+        /*steps=*/steps_for(length), length, 1, /*decode=*/false);
   }
 
   BenchmarkResult decode(std::int64_t batch, std::int64_t context) {
@@ -43,7 +43,7 @@ class Benchmark {
           for (const Sequence& sequence : sequences) forks.push_back(sequence.fork());
           for (std::int64_t step = 0; step < options_.decode_steps; ++step) feed(forks, 1);
         },
-        options_.decode_steps, context + options_.decode_steps / 2, batch);
+        options_.decode_steps, context + options_.decode_steps / 2, batch, /*decode=*/true);
   }
 
  private:
@@ -88,7 +88,7 @@ class Benchmark {
 
   template <class Work>
   BenchmarkResult measure(std::string name, std::int64_t tokens, Work&& work, std::int64_t steps,
-                          std::int64_t context, std::int64_t sequences) {
+                          std::int64_t context, std::int64_t sequences, bool decode) {
     work();  // warm-up: scratch memory grows, pages are touched
     const auto before = runner_.decoder().neuron_counts();
     std::vector<double> seconds;
@@ -107,13 +107,13 @@ class Benchmark {
     result.tokens_per_second = static_cast<double>(tokens) / result.seconds;
     result.active_neurons = seen > 0 ? static_cast<double>(after.active - before.active) / seen : 1;
     count_work(result, static_cast<double>(tokens), static_cast<double>(steps), static_cast<double>(context),
-               static_cast<double>(sequences));
+               static_cast<double>(sequences), decode);
     return result;
   }
 
   // What the repeat reads and multiplies, from the model's shape.
-  void count_work(BenchmarkResult& result, double tokens, double steps, double context,
-                  double sequences) const {
+  void count_work(BenchmarkResult& result, double tokens, double steps, double context, double sequences,
+                  bool decode) const {
     const ModelConfig& c = runner_.decoder().config();
     const double d = c.hidden_size;
     const double queries = double{1} * c.heads * c.head_dim;
@@ -123,7 +123,6 @@ class Benchmark {
     const double head_weights = d * c.vocab_size;
     const double weights = attention_weights + 3 * neuron_weights + head_weights;
     const double width = static_cast<double>(runner_.decoder().weight_bytes()) / weights;
-    const bool decode = steps > 1 && sequences * steps == tokens;
     const double cache = static_cast<double>(runner_.cache().shape().token_bytes()) * context * sequences;
     result.dense_bytes = weights * width + cache;
     // A neuron that any row of the step needs is read; rows are taken as independent.
@@ -173,6 +172,12 @@ std::size_t benchmark_kv_bytes(const KvShape& shape, const BenchmarkOptions& opt
     for (const std::int64_t context : options.contexts)
       blocks = std::max(blocks, batch * ((context + options.decode_steps + size - 1) / size + 1));
   return checked_mul(static_cast<std::size_t>(blocks + 1), shape.block_bytes(), "benchmark: KV cache");
+}
+
+std::int32_t benchmark_sequences(const BenchmarkOptions& options) {
+  std::int64_t most = 1;
+  for (const std::int64_t batch : options.batches) most = std::max(most, batch);
+  return checked_cast<std::int32_t>(most, "benchmark: a batch");
 }
 
 std::vector<BenchmarkResult> run_benchmark(CpuRunner& runner, const BenchmarkOptions& options) {

@@ -37,6 +37,9 @@ void validate(const BenchmarkOptions& options, std::int64_t max_length, std::int
 /// KV bytes that the largest row of a benchmark needs; the options are valid. Error: more than 64 bits count.
 std::size_t benchmark_kv_bytes(const KvShape& shape, const BenchmarkOptions& options);
 
+/// Sequences that decode at once in the largest row: what the runner's max_sequences must be.
+std::int32_t benchmark_sequences(const BenchmarkOptions& options);
+
 /// Prefill and decode rates of a model on this machine; its cache has benchmark_kv_bytes().
 std::vector<BenchmarkResult> run_benchmark(CpuRunner& runner, const BenchmarkOptions& options);
 

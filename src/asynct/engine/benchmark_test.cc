@@ -44,5 +44,10 @@ TEST(Benchmark, TheCacheHoldsTheLargestTest) {
   EXPECT_THROW(benchmark_kv_bytes(wide, {.batches = {1 << 20}, .contexts = {1 << 20}}), Error);
 }
 
+TEST(Benchmark, TheRunnerIsPlannedForTheLargestBatch) {
+  EXPECT_EQ(benchmark_sequences({.batches = {1, 1024, 8}}), 1024);
+  EXPECT_EQ(benchmark_sequences({.batches = {}}), 1);
+}
+
 }  // namespace
 }  // namespace asynct

@@ -217,6 +217,50 @@ TEST(Selection, AnUnknownNameOffersTheNearest) {
   EXPECT_EQ(error_of([] { select_tasks({}); }), "no task named");
 }
 
+TEST(Documents, TheFirstSoManyAreRead) {
+  DataDirectory data("data");
+  const auto all = data.documents(task("piqa"));
+  const auto some = data.documents(task("piqa"), 7);
+  ASSERT_EQ(some.size(), 7U);
+  EXPECT_EQ(some[6].document, all[6].document);
+  EXPECT_EQ(data.documents(task("piqa"), all.size() + 1).size(), all.size());
+
+  // What is not asked for is not rendered: line 2 is no document of piqa.
+  Scratch scratch;
+  scratch.write("piqa/piqa_validation.jsonl", R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})"
+                                              "\n{}\n");
+  DataDirectory bad(scratch.path());
+  EXPECT_EQ(bad.documents(task("piqa"), 1).size(), 1U);
+  EXPECT_NE(error_of([&] { bad.documents(task("piqa")); }), "no error");
+}
+
+TEST(Documents, ShotsComeFromThemWithoutAFileOfTheirOwn) {
+  Scratch scratch;
+  scratch.write("own.jsonl", R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})"
+                             "\n"
+                             R"({"goal": "h", "sol1": "c", "sol2": "d", "label": 0})");
+  TaskSpec own = task("piqa");
+  own.files = {"own.jsonl"};
+  own.shot_files.clear();
+  DataDirectory data(scratch.path());
+  data.require_files(own, /*shots=*/true);
+  EXPECT_EQ(data.shot_count(own), 2U);
+  const auto pool = data.shot_pool(own);
+  ASSERT_EQ(pool.size(), 2U);
+  EXPECT_EQ(pool[1].document, data.documents(own)[1].document);
+}
+
+TEST(Documents, MissingFilesAreFoundWithoutReading) {
+  Scratch scratch;
+  scratch.write("piqa/piqa_validation.jsonl", "not read");
+  const DataDirectory data(scratch.path());
+  data.require_files(task("piqa"), /*shots=*/false);
+  EXPECT_NE(error_of([&] { data.require_files(task("piqa"), /*shots=*/true); }).find("piqa_train.jsonl"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { data.require_files(task("boolq"), /*shots=*/false); }).find("boolq"),
+            std::string::npos);
+}
+
 TEST(BadData, NamesFileAndLine) {
   Scratch scratch;
   const auto message = [&](const std::string& text) {

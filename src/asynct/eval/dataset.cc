@@ -1,7 +1,9 @@
 #include "asynct/eval/dataset.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -65,6 +67,13 @@ std::vector<std::string> split_pages(std::string_view text) {
   return pages;
 }
 
+constexpr std::string_view kDocuments = "documents";
+constexpr std::string_view kShots = "documents to draw shots from";
+
+const std::vector<std::string>& shot_files(const TaskSpec& task) {
+  return task.shot_files.empty() ? task.files : task.shot_files;
+}
+
 }  // namespace
 
 /// The documents of one file as JSON, by subject when they have one.
@@ -98,6 +107,35 @@ struct DataDirectory::File {
     if (!is_valid_utf8(text)) fail(name, ": not valid UTF-8");
     for (std::string& page : split_pages(text)) add(Json{{"page", std::move(page)}}, lines.size() + 1);
   }
+
+  /// The documents of `task`: all, or those with its subject. Error: none.
+  std::vector<std::size_t> lines_of(const TaskSpec& task) const {
+    std::vector<std::size_t> found;
+    if (task.subset.empty()) {
+      found.resize(lines.size());
+      std::iota(found.begin(), found.end(), std::size_t{0});
+    } else if (const auto of_subject = by_subject.find(task.subset); of_subject != by_subject.end()) {
+      found = of_subject->second;
+    }
+    if (found.empty())
+      fail("task ", task.name, ": ", name, " has no documents",
+           task.subset.empty() ? "" : cat(" with subject \"", task.subset, "\""));
+    return found;
+  }
+
+  std::vector<Example> read(const TaskSpec& task, Example (*reader)(const Row&), std::size_t most) const {
+    std::vector<std::size_t> wanted = lines_of(task);
+    wanted.resize(std::min(wanted.size(), most));
+    std::vector<Example> examples;
+    for (const std::size_t index : wanted) {
+      const Line& line = lines[index];
+      Example example = reader(Row(line.value, cat(name, ":", line.number)));
+      if (example.logged_target.empty()) example.logged_target = example.target;
+      example.document = dump_json(line.value);
+      examples.push_back(std::move(example));
+    }
+    return examples;
+  }
 };
 
 DataDirectory::DataDirectory(std::string path) : path_(std::move(path)) {
@@ -108,7 +146,7 @@ DataDirectory::~DataDirectory() = default;
 
 std::string DataDirectory::find_default() {
   std::vector<fs::path> candidates;
-  if (const char* set = std::getenv("ASYNCT_DATA")) return set;
+  if (const char* set = std::getenv("ASYNCT_DATA"); set != nullptr && *set != '\0') return set;
   candidates.emplace_back("data");
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -119,73 +157,56 @@ std::string DataDirectory::find_default() {
   fail("no evaluation data: neither ./data nor data/ next to the program; name it with --data DIR");
 }
 
-std::string DataDirectory::file_of(const TaskSpec& task) const {
-  for (const std::string& name : task.files)
-    if (!on_disk(path_, name).empty()) return name;
-  return {};
-}
-
-const DataDirectory::File& DataDirectory::open(const std::vector<std::string>& candidates,
-                                               const TaskSpec& task, std::string_view what) {
-  for (const std::string& name : candidates) {
-    if (const auto known = files_.find(name); known != files_.end()) return *known->second;
-    const std::string path = on_disk(path_, name);
-    if (path.empty()) continue;
-    auto file = std::make_unique<File>();
-    file->name = path;
-    const std::string text =
-        path.ends_with(".xz") ? read_xz_file(path, kFileLimit) : read_file(path, kFileLimit);
-    if (name.ends_with(".raw"))
-      file->read_pages(text);
-    else
-      file->read_lines(text);
-    return *files_.emplace(name, std::move(file)).first->second;
-  }
+std::string DataDirectory::find(const Candidates& candidates, const TaskSpec& task,
+                                std::string_view what) const {
+  for (const std::string& name : candidates)
+    if (files_.contains(name) || !on_disk(path_, name).empty()) return name;
   std::string listed;
   for (const std::string& name : candidates)
     listed += cat(listed.empty() ? "" : " or ", path_, "/", name, "[.xz]");
   fail("task ", task.name, ": no ", what, ": expected ", listed);
 }
 
-/// The documents of `task` in `file`: all, or those with its subject. Error: none.
-std::vector<std::size_t> DataDirectory::lines_of(const File& file, const TaskSpec& task) {
-  std::vector<std::size_t> lines;
-  if (task.subset.empty()) {
-    lines.resize(file.lines.size());
-    std::iota(lines.begin(), lines.end(), std::size_t{0});
-  } else if (const auto found = file.by_subject.find(task.subset); found != file.by_subject.end()) {
-    lines = found->second;
-  }
-  if (lines.empty())
-    fail("task ", task.name, ": ", file.name, " has no documents",
-         task.subset.empty() ? "" : cat(" with subject \"", task.subset, "\""));
-  return lines;
+const DataDirectory::File& DataDirectory::open(const Candidates& candidates, const TaskSpec& task,
+                                               std::string_view what) {
+  const std::string name = find(candidates, task, what);
+  if (const auto known = files_.find(name); known != files_.end()) return *known->second;
+  const std::string path = on_disk(path_, name);
+  auto file = std::make_unique<File>();
+  file->name = path;
+  const std::string text =
+      path.ends_with(".xz") ? read_xz_file(path, kFileLimit) : read_file(path, kFileLimit);
+  if (name.ends_with(".raw"))
+    file->read_pages(text);
+  else
+    file->read_lines(text);
+  return *files_.emplace(name, std::move(file)).first->second;
 }
 
-std::vector<Example> DataDirectory::read(const File& file, const TaskSpec& task,
-                                         Example (*reader)(const Row&)) {
-  std::vector<Example> examples;
-  for (const std::size_t index : lines_of(file, task)) {
-    const File::Line& line = file.lines[index];
-    Example example = reader(Row(line.value, cat(file.name, ":", line.number)));
-    if (example.logged_target.empty()) example.logged_target = example.target;
-    example.document = dump_json(line.value);
-    examples.push_back(std::move(example));
-  }
-  return examples;
+const DataDirectory::File& DataDirectory::documents_file(const TaskSpec& task) {
+  return open(task.files, task, kDocuments);
 }
 
-std::size_t DataDirectory::count(const TaskSpec& task) {
-  return lines_of(open(task.files, task, "documents"), task).size();
+const DataDirectory::File& DataDirectory::shots_file(const TaskSpec& task) {
+  return open(shot_files(task), task, kShots);
 }
 
-std::vector<Example> DataDirectory::documents(const TaskSpec& task) {
-  return read(open(task.files, task, "documents"), task, task.read);
+void DataDirectory::require_files(const TaskSpec& task, bool shots) const {
+  find(task.files, task, kDocuments);
+  if (shots) find(shot_files(task), task, kShots);
+}
+
+std::size_t DataDirectory::count(const TaskSpec& task) { return documents_file(task).lines_of(task).size(); }
+
+std::size_t DataDirectory::shot_count(const TaskSpec& task) { return shots_file(task).lines_of(task).size(); }
+
+std::vector<Example> DataDirectory::documents(const TaskSpec& task, std::size_t most) {
+  return documents_file(task).read(task, task.read, most);
 }
 
 std::vector<Example> DataDirectory::shot_pool(const TaskSpec& task) {
-  return read(open(task.shot_files, task, "documents to draw shots from"), task,
-              task.read_shot != nullptr ? task.read_shot : task.read);
+  return shots_file(task).read(task, task.read_shot != nullptr ? task.read_shot : task.read,
+                               std::numeric_limits<std::size_t>::max());
 }
 
 }  // namespace asynct

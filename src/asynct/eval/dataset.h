@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,23 +21,30 @@ class DataDirectory {
   /// $ASYNCT_DATA, ./data, or data/ next to or above the program, whichever comes first. Error: none exists.
   static std::string find_default();
 
-  /// All documents of a task. Errors: no such file, a bad line (file:line in the message), no documents.
-  std::vector<Example> documents(const TaskSpec& task);
+  /// Error: a file that the task needs is missing, the one that shots come from only when `shots`. Nothing is
+  /// read.
+  void require_files(const TaskSpec& task, bool shots) const;
+
+  /// The first `most` documents of a task. Errors: no such file, a bad line (file:line in the message), no
+  /// documents.
+  std::vector<Example> documents(const TaskSpec& task,
+                                 std::size_t most = std::numeric_limits<std::size_t>::max());
 
   /// The pool that its shots come from.
   std::vector<Example> shot_pool(const TaskSpec& task);
 
-  /// How many documents() gives, without rendering them.
+  /// How many documents() and shot_pool() give, without rendering them.
   std::size_t count(const TaskSpec& task);
-
-  /// The file `documents` reads: "hellaswag/hellaswag_validation.jsonl".
-  std::string file_of(const TaskSpec& task) const;
+  std::size_t shot_count(const TaskSpec& task);
 
  private:
   struct File;
-  const File& open(const std::vector<std::string>& candidates, const TaskSpec& task, std::string_view what);
-  static std::vector<std::size_t> lines_of(const File& file, const TaskSpec& task);
-  std::vector<Example> read(const File& file, const TaskSpec& task, Example (*reader)(const Row&));
+  using Candidates = std::vector<std::string>;
+  /// The first candidate that is there. Error: none is.
+  std::string find(const Candidates& candidates, const TaskSpec& task, std::string_view what) const;
+  const File& open(const Candidates& candidates, const TaskSpec& task, std::string_view what);
+  const File& documents_file(const TaskSpec& task);
+  const File& shots_file(const TaskSpec& task);
 
   std::string path_;
   std::map<std::string, std::unique_ptr<File>> files_;

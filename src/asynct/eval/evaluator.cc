@@ -1,17 +1,19 @@
 #include "asynct/eval/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 
 #include "asynct/base/error.h"
 #include "asynct/base/interrupt.h"
 #include "asynct/base/log.h"
 #include "asynct/base/progress.h"
+#include "asynct/base/thread_pool.h"
 #include "asynct/eval/dataset.h"
 #include "asynct/eval/output_file.h"
 #include "asynct/eval/progress_file.h"
+#include "asynct/eval/prompts.h"
 #include "asynct/eval/samples.h"
 
 namespace asynct {
@@ -80,24 +82,26 @@ std::vector<Request> missing(std::vector<Request>& requests, std::span<const Res
   return rest;
 }
 
+DataDirectory data_directory(const EvalOptions& options) {
+  return DataDirectory(options.data.empty() ? DataDirectory::find_default() : options.data);
+}
+
 class Runner {
  public:
+  /// `options` are checked.
   Runner(LanguageModel& model, const EvalOptions& options)
       : model_(model),
         options_(options),
         selection_(select_tasks(options.tasks)),
-        data_(options.data.empty() ? DataDirectory::find_default() : options.data),
-        encoder_(model.tokenizer(), options.bos) {
-    if (options.limit && !(*options.limit > 0))
-      fail("--limit: expected a number above 0, found ", *options.limit);
-    if (options.shots && *options.shots < 0)
-      fail("--num-fewshot: expected 0 or more, found ", *options.shots);
-    if (options.resume && options.progress.empty())
-      fail(
-          "--resume needs the --output or --log-samples of the interrupted run, whose progress lies beside "
-          "it");
-    for (const TaskSpec* task : selection_.tasks)
+        data_(data_directory(options)),
+        encoder_(model.tokenizer(), options.bos),
+        pool_(options.threads) {
+    // Files are read now: a bad line should not end the run when its task comes.
+    for (const TaskSpec* task : selection_.tasks) {
       counts_.push_back(limited(data_.count(*task), options.limit));
+      const int shots = shots_of(*task, options.shots);
+      if (shots > 0) check_pool(*task, shots, data_.shot_count(*task));
+    }
     if (!options.samples.empty()) samples_ = std::make_unique<OutputFile>(options.samples);
     if (!options.progress.empty())
       progress_ = std::make_unique<ProgressFile>(options.progress, options.model_key, options.resume);
@@ -105,8 +109,8 @@ class Runner {
 
   EvalResult run() {
     const auto start = Clock::now();
-    for (std::size_t i = 0; i < selection_.tasks.size() && !result_.interrupted;) i = run_label(i);
-    if (samples_ != nullptr && !result_.tasks.empty()) samples_->commit();
+    for (std::size_t i = 0; i < selection_.tasks.size() && result_.stopped_in.empty();) i = run_label(i);
+    if (samples_ != nullptr && !result_.tasks.empty()) commit_samples();
     add_groups();
     result_.seconds = seconds_since(start);
     return std::move(result_);
@@ -119,22 +123,41 @@ class Runner {
     while (end < selection_.tasks.size() && selection_.labels[end] == selection_.labels[first])
       documents += counts_[end++];
     LabelProgress bar(model_, selection_.labels[first], documents);
-    for (std::size_t i = first; i < end && !result_.interrupted; ++i) run_task(i, bar);
+    for (std::size_t i = first; i < end && result_.stopped_in.empty(); ++i) try_task(i, bar);
     return end;
+  }
+
+  /// A task that fails leaves those before it to the caller.
+  void try_task(std::size_t index, LabelProgress& bar) {
+    try {
+      run_task(index, bar);
+    } catch (...) {
+      if (result_.tasks.empty()) throw;
+      result_.failure = std::current_exception();
+      result_.stopped_in = selection_.tasks[index]->name;
+    }
+  }
+
+  void commit_samples() {
+    try {
+      samples_->commit();
+    } catch (const Error&) {
+      if (!result_.failure) throw;  // else the first of two failures is told
+    }
   }
 
   void run_task(std::size_t index, LabelProgress& bar) {
     const TaskSpec& task = *selection_.tasks[index];
     const auto start = Clock::now();
     const auto tokens_before = model_.tokens_processed();
-    TaskRun run = prepare(task, data_, encoder_,
+    TaskRun run = prepare(task, data_, encoder_, pool_,
                           {.documents = counts_[index],
-                           .shots = options_.shots.value_or(task.shots),
+                           .shots = shots_of(task, options_.shots),
                            .max_length = model_.max_length(),
-                           .truncate = options_.truncate,
-                           .threads = options_.threads});
+                           .truncate = options_.truncate});
     std::vector<Response> responses(run.requests());
     if (progress_ != nullptr) progress_->begin(task.name, request_key(run), responses);
+    const auto resumed = std::count_if(responses.begin(), responses.end(), [](auto& r) { return r.done; });
     if (!ask(run, responses, bar)) {
       result_.interrupted = true;
       result_.stopped_in = task.name;
@@ -146,10 +169,11 @@ class Runner {
     result.shots = run.shots;
     result.original = data_.count(task);
     result.effective = run.documents.size();
-    result.scores = score_task(run, responses);
+    result.scores = score_task(run, responses, pool_);
     if (samples_ != nullptr) result.samples_hash = write_samples(*samples_, run, responses);
     result.seconds = seconds_since(start);
     result.tokens = model_.tokens_processed() - tokens_before;
+    result.resumed = static_cast<std::size_t>(resumed);
     result_.tasks.push_back(std::move(result));
   }
 
@@ -200,6 +224,7 @@ class Runner {
   TaskSelection selection_;
   DataDirectory data_;
   PromptEncoder encoder_;
+  ThreadPool pool_;
   std::vector<std::size_t> counts_;  // documents to run, by task
   std::unique_ptr<OutputFile> samples_;
   std::unique_ptr<ProgressFile> progress_;
@@ -208,11 +233,25 @@ class Runner {
 
 }  // namespace
 
-EvalResult evaluate(LanguageModel& model, const EvalOptions& options) { return Runner(model, options).run(); }
+void check_options(const EvalOptions& options) {
+  if (options.limit && !(*options.limit > 0))
+    fail("--limit: expected a number above 0, found ", *options.limit);
+  if (options.shots && *options.shots < 0) fail("--num-fewshot: expected 0 or more, found ", *options.shots);
+  if (options.resume && options.progress.empty())
+    fail(
+        "--resume needs the --output or --log-samples of the interrupted run, whose progress lies beside it");
+  const TaskSelection selection = select_tasks(options.tasks);
+  const DataDirectory data = data_directory(options);
+  for (const TaskSpec* task : selection.tasks) data.require_files(*task, shots_of(*task, options.shots) > 0);
+}
+
+EvalResult evaluate(LanguageModel& model, const EvalOptions& options) {
+  check_options(options);
+  return Runner(model, options).run();
+}
 
 void remove_progress(const EvalOptions& options) {
-  std::error_code absent;  // no file is what is wanted
-  if (!options.progress.empty()) std::filesystem::remove(options.progress, absent);
+  if (!options.progress.empty()) ProgressFile::remove(options.progress);
 }
 
 }  // namespace asynct

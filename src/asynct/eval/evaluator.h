@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ struct EvalOptions {
   std::optional<int> shots;     // instead of each task's own number
   BosMode bos = BosMode::tokenizer;
   bool truncate = false;
-  int threads = 1;        // for tokenisation
+  int threads = 1;        // for tokenisation and the bootstrap
   std::string samples;    // path of the samples file; empty: none
   std::string progress;   // path of the progress file; empty: none
   bool resume = false;    // continue from the progress file
@@ -28,13 +29,20 @@ struct EvalResult {
   std::vector<TaskResult> tasks;    // finished ones, in running order
   std::vector<GroupResult> groups;  // of which all tasks are finished; parents first
   bool interrupted = false;
-  std::string stopped_in;  // the task that was running, when interrupted
+  std::exception_ptr failure;  // what ended a task after the first
+  std::string stopped_in;      // the task that was running, when interrupted or failed
   double seconds = 0;
 };
 
+/// What can be told without a model. Errors: unknown tasks, numbers out of range, `resume` without a progress
+/// file, data that is not there.
+void check_options(const EvalOptions& options);
+
 /// Runs the tasks one after the other; when interrupted (InterruptGuard), returns the finished ones. The
 /// samples file holds the finished tasks. The progress file stays for `resume`: whoever has stored the result
-/// calls remove_progress(). Errors: options, data, prompts too long, files that cannot be written.
+/// calls remove_progress(). Errors: those of check_options(), bad data, prompts too long, files that cannot
+/// be written. Once a task is finished, an exception in a later one is not thrown but returned as
+/// EvalResult::failure, with the finished tasks.
 EvalResult evaluate(LanguageModel& model, const EvalOptions& options);
 
 /// The run is over and its results are safe: its progress file goes. Nothing when there is none.

@@ -18,6 +18,7 @@
 #include "asynct/eval/dataset.h"
 #include "asynct/eval/fake_model.h"
 #include "asynct/eval/output_file.h"
+#include "asynct/eval/progress_file.h"
 #include "asynct/eval/prompts.h"
 #include "asynct/eval/report.h"
 #include "asynct/eval/sha256.h"
@@ -394,6 +395,75 @@ TEST(OutputFile, IsWholeOrAbsent) {
   file.write("abc");
   file.commit();
   EXPECT_EQ(target.text(), "abc");
+}
+
+TEST(OutputFile, LinksAndModesStay) {
+  namespace fs = std::filesystem;
+  ScratchFile target("target.txt"), link("link.txt");
+  fs::create_symlink(fs::path(target.path()).filename(), link.path());  // to a file that is not there yet
+  EXPECT_EQ(resolve_output(link.path()), resolve_output(target.path()));
+  const auto write = [&](const std::string& text) {
+    OutputFile file(link.path());
+    file.write(text);
+    file.commit();
+  };
+  write("one");
+  EXPECT_TRUE(fs::is_symlink(link.path()));
+  EXPECT_EQ(target.text(), "one");
+  fs::permissions(target.path(), fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
+  const fs::perms before = fs::status(target.path()).permissions();
+  write("two");
+  EXPECT_TRUE(fs::is_symlink(link.path()));
+  EXPECT_EQ(target.text(), "two");
+  EXPECT_EQ(fs::status(target.path()).permissions(), before);
+}
+
+TEST(OutputFile, LinksInACircle) {
+  ScratchFile one("circle1"), two("circle2");
+  std::filesystem::create_symlink(one.path(), two.path());
+  std::filesystem::create_symlink(two.path(), one.path());
+  EXPECT_NE(error_of([&] { OutputFile{one.path()}; }), "no error");
+}
+
+TEST(ProgressFile, OneRunAtATime) {
+  ScratchFile path("locked.progress");
+  {
+    const ProgressFile first(path.path(), "model", /*resume=*/false);
+    EXPECT_NE(error_of([&] { ProgressFile(path.path(), "model", true); }).find("another run"),
+              std::string::npos);
+    ProgressFile::remove(path.path());
+    EXPECT_TRUE(path.exists());
+  }
+  ProgressFile::remove(path.path());
+  EXPECT_FALSE(path.exists());
+  ProgressFile::remove(path.path());
+  EXPECT_FALSE(path.exists());
+}
+
+TEST(Evaluator, AFailingTaskKeepsThoseBeforeIt) {
+  ScratchFile samples("failed.jsonl");
+  EvalOptions options = options_for({"piqa", "gsm8k"});
+  options.limit = 5;
+  options.samples = samples.path();
+  FakeModel model(hash_score, [](const std::string&) -> std::string { throw std::bad_alloc(); });
+  const EvalResult result = evaluate(model, options);
+  ASSERT_EQ(result.tasks.size(), 1U);
+  EXPECT_EQ(result.stopped_in, "gsm8k");
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_THROW(std::rethrow_exception(result.failure), std::bad_alloc);
+  EXPECT_EQ(json_lines(samples.text()).size(), 5U);
+  options.tasks = {"gsm8k", "piqa"};
+  EXPECT_THROW(evaluate(model, options), std::bad_alloc);  // nothing to keep
+}
+
+TEST(Evaluator, ShotFilesAreReadBeforeTheFirstTask) {
+  EvalOptions options = options_for({"arc_easy", "mmlu_anatomy"});
+  options.limit = 1;
+  options.shots = 6;
+  FakeModel model(hash_score);
+  EXPECT_EQ(error_of([&] { evaluate(model, options); }),
+            "task mmlu_anatomy: 6 shots asked for, but the pool has 5 documents");
+  EXPECT_EQ(model.calls_, 0);
 }
 
 TEST(OutputFile, TellsWhatIsWrong) {

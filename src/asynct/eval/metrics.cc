@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <thread>
 #include <vector>
 
-#include "asynct/base/limits.h"
 #include "asynct/eval/python_random.h"
 
 namespace asynct {
@@ -50,17 +48,13 @@ void resample(std::uint32_t seed, std::span<const double> values, std::span<doub
   }
 }
 
-double bootstrap_perplexity(std::span<const double> values) {
+double bootstrap_perplexity(std::span<const double> values, ThreadPool& pool) {
   constexpr std::size_t kSeeds = 100, kDraws = 1000;
   std::vector<double> results(kSeeds * kDraws);
-  const std::size_t workers = static_cast<std::size_t>(std::min(available_cores(), 16));
-  std::vector<std::jthread> threads;
-  for (std::size_t worker = 0; worker < workers; ++worker)
-    threads.emplace_back([&, worker] {
-      for (std::size_t seed = worker; seed < kSeeds; seed += workers)
-        resample(static_cast<std::uint32_t>(seed), values, std::span(results).subspan(seed * kDraws, kDraws));
-    });
-  threads.clear();  // joins
+  pool.parallel_for(kSeeds, 1, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
+    for (auto seed = static_cast<std::size_t>(begin); seed < static_cast<std::size_t>(end); ++seed)
+      resample(static_cast<std::uint32_t>(seed), values, std::span(results).subspan(seed * kDraws, kDraws));
+  });
   return sample_deviation(results);
 }
 
@@ -83,7 +77,7 @@ double aggregate(Metric metric, std::span<const MetricValue> values) {
   return 0;
 }
 
-std::optional<double> standard_error(Metric metric, std::span<const MetricValue> values) {
+std::optional<double> standard_error(Metric metric, std::span<const MetricValue> values, ThreadPool& pool) {
   if (values.size() < 2) return std::nullopt;
   switch (metric) {
     case Metric::acc:
@@ -93,7 +87,7 @@ std::optional<double> standard_error(Metric metric, std::span<const MetricValue>
       return sample_deviation(scores) / std::sqrt(static_cast<double>(scores.size()));
     }
     case Metric::perplexity:
-      return bootstrap_perplexity(plain(values));
+      return bootstrap_perplexity(plain(values), pool);
     default:
       return std::nullopt;
   }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 
+#include "asynct/base/thread_pool.h"
 #include "asynct/eval/task.h"
 
 namespace asynct {
@@ -17,9 +18,9 @@ struct MetricValue {
 /// Numbers and the order of additions are those of lm-eval, so that sums round alike.
 double aggregate(Metric metric, std::span<const MetricValue> values);
 
-/// Closed form for means (sample standard deviation over sqrt(n)), a bootstrap of 100,000 resamples for
-/// perplexity, nothing for the rest or for a single document.
-std::optional<double> standard_error(Metric metric, std::span<const MetricValue> values);
+/// Closed form for means (sample standard deviation over sqrt(n)), a bootstrap of 100,000 resamples (on all
+/// of `pool`, whose size changes no bit) for perplexity, nothing for the rest or for a single document.
+std::optional<double> standard_error(Metric metric, std::span<const MetricValue> values, ThreadPool& pool);
 
 /// Mean over tasks, each weighted by its documents, and the pooled standard error of it.
 double weighted_mean(std::span<const double> means, std::span<const std::size_t> sizes);

@@ -1,5 +1,6 @@
 #include "asynct/eval/progress_file.h"
 
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,24 +38,36 @@ Response response_from(const Json& line) {
   return response;
 }
 
+/// False when another process has the lock; a file system without locks counts as nobody's.
+bool try_lock(int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
 }  // namespace
 
 ProgressFile::ProgressFile(std::string path, const std::string& model_key, bool resume)
     : path_(std::move(path)) {
   const bool exists = std::filesystem::exists(path_);
+  open_locked();
   const bool resumed = exists && resume && read(model_key);
   if (exists && !resume)
     log(LogLevel::warning,
         cat("starting over: ", path_, " of an interrupted run is replaced (--resume continues it)"));
   if (resume && !resumed)
     log(LogLevel::info, cat("nothing to resume: ", path_, exists ? " is empty" : " does not exist"));
-  file_ = std::fopen(path_.c_str(), resumed ? "ab" : "wb");
-  if (file_ == nullptr) fail(path_, ": cannot write: ", std::strerror(errno));
-  if (!resumed) write(header(model_key));
+  if (resumed) return;
+  if (::ftruncate(::fileno(file_.get()), 0) != 0) fail(path_, ": cannot write: ", std::strerror(errno));
+  write(header(model_key));
 }
 
-ProgressFile::~ProgressFile() {
-  if (file_ != nullptr) std::fclose(file_);
+void ProgressFile::open_locked() {
+  file_.reset(std::fopen(path_.c_str(), "abe"));
+  if (file_ == nullptr) fail(path_, ": cannot write: ", std::strerror(errno));
+  if (!try_lock(::fileno(file_.get())))
+    fail(path_, ": another run is writing it; wait for that to end, or give this one another --output");
+}
+
+void ProgressFile::remove(const std::string& path) {
+  const File file(std::fopen(path.c_str(), "r+be"));  // not made when absent
+  if (file != nullptr && try_lock(::fileno(file.get()))) ::unlink(path.c_str());
 }
 
 bool ProgressFile::read(const std::string& model_key) {
@@ -71,7 +84,9 @@ bool ProgressFile::read(const std::string& model_key) {
     if (number == 1) {
       if (!line.starts_with(R"({"asynct_eval_progress":)")) fail(path_, ": not the progress file of a run");
       if (line != header(model_key))
-        fail(path_, ": made with another model, precision or version; remove it or run without --resume");
+        fail(path_,
+             ": made with another model, precision, kernel family or version; remove it or run without "
+             "--resume");
       continue;
     }
     try {
@@ -119,12 +134,13 @@ void ProgressFile::add(std::size_t request, const Response& response) {
 }
 
 void ProgressFile::write(const std::string& line) {
-  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fputc('\n', file_) == EOF)
+  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
+      std::fputc('\n', file_.get()) == EOF)
     fail(path_, ": cannot write: ", std::strerror(errno));
 }
 
 void ProgressFile::flush() {
-  if (std::fflush(file_) != 0) fail(path_, ": cannot write: ", std::strerror(errno));
+  if (std::fflush(file_.get()) != 0) fail(path_, ": cannot write: ", std::strerror(errno));
 }
 
 }  // namespace asynct

@@ -17,11 +17,16 @@ std::string as_shot(const Example& example) {
 
 }  // namespace
 
+void check_pool(const TaskSpec& task, int shots, std::size_t pool) {
+  const auto count = static_cast<std::size_t>(shots);
+  const std::size_t needed = count == 0 ? 0 : count + (task.leave_document_out ? 1 : 0);
+  if (pool < needed)
+    fail("task ", task.name, ": ", shots, " shots asked for, but the pool has ", pool, " documents");
+}
+
 PromptBuilder::PromptBuilder(const TaskSpec& task, int shots, std::span<const Example> pool)
     : task_(task), shots_(static_cast<std::size_t>(shots)), pool_(pool), random_(kFewshotSeed) {
-  const std::size_t needed = shots_ == 0 ? 0 : shots_ + (task.leave_document_out ? 1 : 0);
-  if (pool.size() < needed)
-    fail("task ", task.name, ": ", shots, " shots asked for, but the pool has ", pool.size(), " documents");
+  check_pool(task, shots, pool.size());
 }
 
 void PromptBuilder::draw(const Example& document) {

@@ -13,6 +13,9 @@ namespace asynct {
 /// Seed of few-shot sampling: lm-eval's default.
 inline constexpr std::uint32_t kFewshotSeed = 1234;
 
+/// Error: a pool of `pool` documents is too small for `shots` shots.
+void check_pool(const TaskSpec& task, int shots, std::size_t pool);
+
 /// Builds the prompts of a task's documents. Call it for document 0, 1, 2, ... in order: random shots are one
 /// stream of draws.
 class PromptBuilder {

@@ -157,10 +157,12 @@ std::string report_json(const EvalResult& result, const RunInfo& info) {
     if (!task.samples_hash.empty()) report["task_hashes"][task.task->name] = task.samples_hash;
     report["task_seconds"][task.task->name] = task.seconds;
     report["task_tokens"][task.task->name] = task.tokens;
+    if (task.resumed > 0) report["task_resumed"][task.task->name] = task.resumed;
   }
   report["model_source"] = "asynct";
   report["model_name"] = info.model;
-  if (result.interrupted) report["interrupted_in"] = result.stopped_in;
+  if (!result.stopped_in.empty())
+    report[result.interrupted ? "interrupted_in" : "failed_in"] = result.stopped_in;
   report["total_evaluation_time_seconds"] = python::repr(result.seconds);
   return dump_json(report, 2) + "\n";
 }

@@ -114,6 +114,9 @@ std::string report_table(const EvalResult& result) {
   }
   out += "\n";
   for (const TableRow& row : rows) out += line(row);
+  if (std::any_of(result.tasks.begin(), result.tasks.end(),
+                  [](const TaskResult& t) { return t.resumed > 0; }))
+    out += "resumed: seconds are those of this run\n";
   return out;
 }
 

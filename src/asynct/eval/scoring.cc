@@ -79,7 +79,7 @@ DocumentScore score_document(const TaskRun& run, std::size_t index, const Filter
   return score;
 }
 
-std::vector<Score> score_task(const TaskRun& run, std::span<const Response> responses) {
+std::vector<Score> score_task(const TaskRun& run, std::span<const Response> responses, ThreadPool& pool) {
   std::vector<Score> scores;
   const auto& metrics = run.task->metrics;
   for (const Filter& filter : filters_of(*run.task)) {
@@ -90,7 +90,7 @@ std::vector<Score> score_task(const TaskRun& run, std::span<const Response> resp
     }
     for (std::size_t m = 0; m < metrics.size(); ++m)
       scores.push_back({metrics[m], std::string(filter.name), aggregate(metrics[m], values[m]),
-                        standard_error(metrics[m], values[m])});
+                        standard_error(metrics[m], values[m], pool)});
   }
   return scores;
 }

@@ -42,13 +42,14 @@ struct TaskResult {
   std::size_t original = 0;   // documents there are
   std::size_t effective = 0;  // documents scored
   std::vector<Score> scores;
-  double seconds = 0;
+  double seconds = 0;        // of this run, like the tokens
   std::int64_t tokens = 0;   // rows through the model
+  std::size_t resumed = 0;   // responses that were there from an interrupted run
   std::string samples_hash;  // over the samples' hashes; empty without --log-samples
 };
 
 /// All documents of `run`, by filter and metric.
-std::vector<Score> score_task(const TaskRun& run, std::span<const Response> responses);
+std::vector<Score> score_task(const TaskRun& run, std::span<const Response> responses, ThreadPool& pool);
 
 struct GroupResult {
   const TaskGroup* group = nullptr;

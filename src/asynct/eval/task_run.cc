@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "asynct/base/error.h"
-#include "asynct/base/thread_pool.h"
 #include "asynct/eval/prompts.h"
 #include "asynct/eval/sha256.h"
 
@@ -130,9 +129,8 @@ void build_contexts(TaskRun& run, DataDirectory& data) {
   for (const Example& document : run.documents) run.contexts.push_back(builder.next(document));
 }
 
-/// Calls body(document) for all documents on `threads` threads; the first exception ends it.
-void for_each_document(std::size_t documents, int threads, FunctionRef<void(std::size_t)> body) {
-  ThreadPool pool(threads);
+/// Calls body(document) for all documents; the first exception ends it.
+void for_each_document(ThreadPool& pool, std::size_t documents, FunctionRef<void(std::size_t)> body) {
   pool.parallel_for(static_cast<std::int64_t>(documents), 8, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) body(static_cast<std::size_t>(i));
   });
@@ -140,25 +138,27 @@ void for_each_document(std::size_t documents, int threads, FunctionRef<void(std:
 
 }  // namespace
 
-TaskRun prepare(const TaskSpec& task, DataDirectory& data, const PromptEncoder& encoder,
+int shots_of(const TaskSpec& task, std::optional<int> asked) {
+  return task.type == OutputType::loglikelihood_rolling ? 0 : asked.value_or(task.shots);
+}
+
+TaskRun prepare(const TaskSpec& task, DataDirectory& data, const PromptEncoder& encoder, ThreadPool& pool,
                 const TaskRunOptions& options) {
   TaskRun run;
   run.task = &task;
-  run.shots = task.type == OutputType::loglikelihood_rolling ? 0 : options.shots;
-  run.documents = data.documents(task);
-  run.documents.resize(std::min(run.documents.size(), options.documents));
+  run.shots = options.shots;
+  run.documents = data.documents(task, options.documents);
   build_contexts(run, data);
 
   RequestBuilder builder(run, encoder, options);
   const std::size_t documents = run.documents.size();
   if (task.type == OutputType::generate_until) {
     run.generations.resize(documents);
-    for_each_document(documents, options.threads,
-                      [&](std::size_t i) { run.generations[i] = builder.generation(i); });
+    for_each_document(pool, documents, [&](std::size_t i) { run.generations[i] = builder.generation(i); });
     for (std::size_t i = 0; i < documents; ++i) run.ranges.push_back({i, 1});
   } else {
     std::vector<std::vector<ScoreRequest>> parts(documents);
-    for_each_document(documents, options.threads, [&](std::size_t i) { parts[i] = builder.scores(i); });
+    for_each_document(pool, documents, [&](std::size_t i) { parts[i] = builder.scores(i); });
     for (auto& part : parts) {
       run.ranges.push_back({run.scores.size(), part.size()});
       std::move(part.begin(), part.end(), std::back_inserter(run.scores));

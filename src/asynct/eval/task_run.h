@@ -1,9 +1,10 @@
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "asynct/base/thread_pool.h"
 #include "asynct/engine/language_model.h"
 #include "asynct/eval/dataset.h"
 #include "asynct/eval/encoding.h"
@@ -18,7 +19,6 @@ struct TaskRunOptions {
   int shots = 0;
   std::int64_t max_length = 0;  // of the model
   bool truncate = false;  // cut prompts that are too long on the left, as lm-eval does, instead of an Error
-  int threads = 1;        // for tokenisation
 };
 
 /// One document's requests: `count` of them from `first` on.
@@ -41,8 +41,11 @@ struct TaskRun {
 };
 
 /// Errors: data (DataDirectory), a prompt longer than the model's context, a continuation without tokens.
-TaskRun prepare(const TaskSpec& task, DataDirectory& data, const PromptEncoder& encoder,
+TaskRun prepare(const TaskSpec& task, DataDirectory& data, const PromptEncoder& encoder, ThreadPool& pool,
                 const TaskRunOptions& options);
+
+/// The shots a task runs with when `asked` are asked for, if any: a rolling one has none.
+int shots_of(const TaskSpec& task, std::optional<int> asked);
 
 /// A key over everything the model is asked.
 std::string request_key(const TaskRun& run);

@@ -47,8 +47,8 @@ SynthShape source_shape() {
 double parse_number(std::string_view key, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    fail("--shape: ", key, " is \"", text, "\", expected a number");
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    fail("--shape: ", key, " is \"", text, "\", expected a number that is finite");
   return value;
 }
 

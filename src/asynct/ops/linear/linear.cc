@@ -53,7 +53,7 @@ void run_by_panels(OpContext& context, const linear::Multiplier& multiplier, Con
   const std::int64_t panels = (y.cols + kPanel - 1) / kPanel;
   const std::int64_t grain = linear::panel_pieces(panels, multiplier.panel_grain(x.rows), context.pool());
   std::atomic<std::int64_t> next{0};
-  context.pool().run([&](int worker) {
+  context.pool().run_available([&](int worker) {
     std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
     if (begin >= panels) return;
     std::byte* const scratch = context.scratch(worker, multiplier.scratch_bytes(x.rows, x.cols));
