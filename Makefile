@@ -4,7 +4,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
-.PHONY: run build deps test test-cpp test-python test-diff asan tsan asan-quick fuzz-smoke format format-check tidy clean
+.PHONY: run build deps test test-cpp test-python test-diff asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
 
 # Builds the program alone; the tests are left to `make test`.
 run: deps
@@ -57,6 +57,15 @@ fuzz-smoke: deps
 	cmake --preset fuzz
 	cmake --build build-fuzz --target fuzzers
 	fuzz/smoke.sh build-fuzz
+
+# From request bodies to the scheduler: RUNS mutated requests (20 minutes for the default on one core).
+RUNS ?= 1000000
+fuzz-requests: deps
+	@tools/install_deps.sh clang-14 libclang-rt-14-dev
+	cmake --preset fuzz
+	cmake --build build-fuzz --target fuzz_requests
+	cp -r fuzz/seeds/requests build-fuzz/requests-corpus
+	build-fuzz/fuzz_requests build-fuzz/requests-corpus -runs=$(RUNS) -timeout=10 -rss_limit_mb=2048
 
 SOURCES = $(shell git ls-files '*.h' '*.cc' '*.cu' '*.cuh')
 format:

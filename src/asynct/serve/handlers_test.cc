@@ -1,0 +1,260 @@
+// The protocol over an engine whose model is a fake: what clients are told, and what is left behind.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "asynct/engine/engine_testing.h"
+#include "asynct/serve/completions.h"
+#include "asynct/serve/publisher.h"
+#include "asynct/serve/request_fields.h"
+#include "asynct/serve/score.h"
+
+namespace asynct::serve {
+namespace {
+
+class Recording : public http::Responder {
+ public:
+  bool send(int status, std::string_view /*type*/, std::string_view body,
+            const http::Headers& /*headers*/) override {
+    return finish([&] {
+      this->status = status;
+      this->body = body;
+    });
+  }
+  bool begin_stream(int status, std::string_view /*type*/, const http::Headers& /*headers*/) override {
+    const std::lock_guard lock(mutex_);
+    this->status = status;
+    return true;
+  }
+  std::size_t write(std::string_view chunk) override {
+    const std::lock_guard lock(mutex_);
+    body += chunk;
+    return 0;
+  }
+  bool end() override {
+    return finish([] {});
+  }
+  void on_disconnect(std::function<void()> callback) override { left_ = std::move(callback); }
+  bool closed() const override { return closed_; }
+
+  void wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(done_.wait_for(lock, std::chrono::seconds(60), [&] { return closed_; }));
+  }
+  void leave() { left_(); }
+
+  int status = 0;
+  std::string body;
+
+ private:
+  template <class Change>
+  bool finish(Change change) {
+    const std::lock_guard lock(mutex_);
+    EXPECT_FALSE(closed_) << "answered twice";
+    change();
+    closed_ = true;
+    done_.notify_all();
+    return true;
+  }
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool closed_ = false;
+  std::function<void()> left_;
+};
+
+class HandlersTest : public testing::Test {
+ protected:
+  explicit HandlersTest(std::int32_t blocks = 200, std::int64_t max_queue = 100)
+      : model(blocks),
+        engine(model,
+               {.engine = {.blocks = blocks,
+                           .block_size = kBlock,
+                           .batch_tokens = 32,
+                           .max_sequences = 8,
+                           .prefix_cache = true},
+                .max_queue = max_queue},
+               [this] { publisher.flush(); }),
+        context{.tokenizer = tokenizer,
+                .engine = engine,
+                .publisher = publisher,
+                .metrics = metrics,
+                .model_names = {"fake", "alias"},
+                .end_tokens = {49},
+                .vocabulary = model.vocabulary(),
+                .max_length = model.max_length(),
+                .created = 1} {}
+
+  std::shared_ptr<Recording> post(const std::string& body,
+                                  void (*handle)(const Context&, const http::HttpRequest&,
+                                                 std::shared_ptr<http::Responder>) = handle_completions) {
+    const auto responder = std::make_shared<Recording>();
+    handle(context, {.method = "POST", .path = "/", .body = body, .id = "id"}, responder);
+    return responder;
+  }
+  Json ask(const std::string& body) {
+    const auto responder = post(body);
+    responder->wait();
+    EXPECT_EQ(responder->status, 200) << responder->body;
+    return parse_json(responder->body, "answer");
+  }
+  std::string refusal(const std::string& body) {
+    try {
+      post(body)->wait();
+    } catch (const RequestError& error) {
+      return cat(error.status, " ", error.param, ": ", error.what());
+    }
+    return "accepted";
+  }
+
+  const Tokenizer tokenizer = Tokenizer::load("models/asynct-tiny");
+  FakeRunner model;
+  Metrics metrics;
+  Publisher publisher;
+  EngineThread engine;
+  Context context;
+};
+
+TEST_F(HandlersTest, AnswersEveryPromptAndChoiceInItsPlace) {
+  const Json answer =
+      ask(R"({"prompt": [[1,2,3],[4,5]], "n": 2, "max_tokens": 3, "temperature": 0, "model": "alias"})");
+  ASSERT_EQ(answer["choices"].size(), 4U);
+  const auto text = [&](std::vector<Token> prompt) {
+    return tokenizer.decode(expected_text(std::move(prompt), 3, {{49}}));
+  };
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(answer["choices"][i]["index"], i);
+    EXPECT_EQ(answer["choices"][i]["text"], i < 2 ? text({1, 2, 3}) : text({4, 5}));
+  }
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(answer["model"], "fake");
+  EXPECT_EQ(answer["id"], "cmpl-id");
+}
+
+TEST_F(HandlersTest, OneTokenPromptsForkToo) {
+  EXPECT_EQ(ask(R"({"prompt": [[1]], "n": 3, "max_tokens": 2})")["choices"].size(), 3U);
+}
+
+TEST_F(HandlersTest, EchoListsOneEntryATokenAlsoAtTheEndOfText) {
+  const std::vector<Token> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  for (int repeat = 0; repeat < 2; ++repeat) {  // computed, then from memory
+    const Json answer = ask(
+        R"({"prompt": [[1,2,3,4,5,6,7,8,9,10,11,12]], "max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": true, "seed": 1234})");
+    const Json& lists = answer["choices"][0]["logprobs"];
+    for (const char* const name : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+      EXPECT_EQ(lists[name].size(), 13U) << name;
+    EXPECT_TRUE(lists["token_logprobs"][0].is_null());
+    EXPECT_TRUE(lists["top_logprobs"][0].is_null());
+    EXPECT_EQ(lists["token_logprobs"][5].get<float>(),
+              score_of(hash_of(std::span(prompt).first(5)), prompt[5]));
+  }
+}
+
+TEST_F(HandlersTest, StreamsEndWithUsageAndDone) {
+  const auto responder = post(
+      R"({"prompt": [1,2], "max_tokens": 4, "temperature": 0, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true})");
+  responder->wait();
+  EXPECT_EQ(responder->status, 200);
+  EXPECT_NE(responder->body.find("\"completion_tokens\":4"), std::string::npos) << responder->body;
+  EXPECT_TRUE(responder->body.ends_with("data: [DONE]\n\n"));
+  EXPECT_NE(responder->body.find("\"finish_reason\":\"length\""), std::string::npos);
+}
+
+TEST_F(HandlersTest, AFailingStepFailsItsRequestsOnly) {
+  model.fail_next = true;
+  const auto responder = post(R"({"prompt": [1,2,3], "max_tokens": 3})");
+  responder->wait();
+  EXPECT_EQ(responder->status, 500);
+  EXPECT_NE(responder->body.find("injected"), std::string::npos);
+  ask(R"({"prompt": [1,2,3], "max_tokens": 3})");
+  engine.shut_down(std::chrono::seconds(5));
+  EXPECT_EQ(engine.status().free_blocks, 200);
+}
+
+TEST_F(HandlersTest, LogitsThatAreNoNumbersAreSaidToBe) {
+  model.nan_hash = hash_of(std::vector<Token>{5, 6});
+  const auto bad = post(R"({"prompt": [5,6], "max_tokens": 3, "temperature": 1})");
+  const auto good = post(R"({"prompt": [5,7], "max_tokens": 3, "temperature": 1})");
+  bad->wait();
+  good->wait();
+  EXPECT_EQ(bad->status, 500);
+  EXPECT_NE(bad->body.find("NaN"), std::string::npos);
+  EXPECT_EQ(good->status, 200);
+}
+
+TEST_F(HandlersTest, WhoLeavesIsCancelledAndLeavesNothing) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const auto responder = post(
+        cat(R"({"prompt": [)", i % 49,
+            R"(,2,3,4,5], "max_tokens": 150, "ignore_eos": true, "stream": true, "n": )", 1 + i % 3, "}"));
+    for (auto spin = random() % 200; spin > 0; --spin) std::this_thread::yield();
+    responder->leave();
+    responder->wait();
+  }
+  engine.shut_down(std::chrono::seconds(30));
+  const EngineStatus status = engine.status();
+  EXPECT_EQ(status.free_blocks, status.blocks);
+  EXPECT_EQ(status.running + status.waiting + status.queued, 0);
+}
+
+TEST_F(HandlersTest, RefusalsNameTheField) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "400 : "},
+      {"[1]", "400 : "},
+      {"{}", "400 prompt: "},
+      {R"({"prompt": 5})", "400 prompt: "},
+      {R"({"prompt": []})", "400 prompt: "},
+      {R"({"prompt": [[]], "x": 1})", "accepted"},  // becomes BOS where the tokenizer has one
+      {R"({"prompt": [50]})", "400 prompt: prompt: token 50 is not in the vocabulary of 50"},
+      {R"({"prompt": [-1]})", "400 prompt: "},
+      {R"({"prompt": [1e300]})", "400 prompt: "},
+      {R"({"prompt": [1], "model": "other"})", "404 model: "},
+      {R"({"prompt": [1], "max_tokens": 0})", "400 max_tokens: "},
+      {R"({"prompt": [1], "max_tokens": 200})", "400 max_tokens: "},
+      {R"({"prompt": [1], "max_tokens": "3"})", "400 max_tokens: "},
+      {R"({"prompt": [1], "n": 0})", "400 n: "},
+      {R"({"prompt": [1], "n": 100000})", "400 n: "},
+      {R"({"prompt": [1], "temperature": -1})", "400 temperature: "},
+      {R"({"prompt": [1], "logprobs": 21})", "400 logprobs: "},
+      {R"({"prompt": [1], "suffix": "x"})", "400 suffix: "},
+      {R"({"prompt": [1], "stop": [1]})", "400 stop: "},
+      {R"({"prompt": [1], "stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]})",
+       "400 stop: "},
+      {R"({"prompt": [1], "stream_options": {}})", "400 stream_options: "},
+      {R"({"prompt": [1], "logit_bias": {"x": 1}})", "400 logit_bias: "},
+      {R"({"prompt": [1], "seed": 1.5})", "400 seed: "},
+  };
+  for (const auto& [body, expected] : cases)
+    EXPECT_EQ(refusal(body).substr(0, std::string_view(expected).size()), expected) << body;
+}
+
+TEST_F(HandlersTest, ScoresAreSumsOverTheContinuation) {
+  const auto responder =
+      post(R"({"context": [1,2,3,4,5,6,7,8,9], "continuations": [[10],[11,12],[10,13]]})", handle_score);
+  responder->wait();
+  const Json answer = parse_json(responder->body, "answer");
+  const auto expected = [](std::vector<Token> context, const std::vector<Token>& more) {
+    double sum = 0;
+    for (const Token token : more) {
+      sum += score_of(hash_of(context), token);
+      context.push_back(token);
+    }
+    return sum;
+  };
+  const std::vector<Token> context = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_EQ(answer["data"][0]["logprob"], expected(context, {10}));
+  EXPECT_EQ(answer["data"][1]["logprob"], expected(context, {11, 12}));
+  EXPECT_EQ(answer["data"][2]["logprob"], expected(context, {10, 13}));
+  EXPECT_EQ(answer["data"][1]["tokens"], 2);
+}
+
+class FullQueueTest : public HandlersTest {
+ protected:
+  FullQueueTest() : HandlersTest(200, 0) {}
+};
+
+TEST_F(FullQueueTest, IsTold) { EXPECT_EQ(refusal(R"({"prompt": [1]})").substr(0, 3), "429"); }
+
+}  // namespace
+}  // namespace asynct::serve
