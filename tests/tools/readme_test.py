@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -9,7 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-SUBCOMMANDS = {"eval", "run", "inspect", "bench", "synth"}
+SUBCOMMANDS = {"eval", "run", "inspect", "bench", "serve", "synth"}
 
 
 def commands():
@@ -19,13 +20,21 @@ def commands():
             yield line.strip()
 
 
+def session():
+    """From the start of the server to its end: one shell."""
+    shown = list(commands())
+    first = next(i for i, command in enumerate(shown) if command.endswith("&"))
+    return shown[first : shown.index("kill %1") + 1]
+
+
 class Readme(unittest.TestCase):
     def test_commands_run(self):
-        shown = list(commands())
+        server = session()
+        shown = [command for command in commands() if command not in server]
         clean = [command for command in shown if command.startswith("rm -rf /tmp/asynct-")]
         asynct = [command for command in shown if command not in clean]
         self.assertEqual({command.split()[0] for command in asynct}, {"build/asynct"})
-        self.assertEqual({command.split()[1] for command in asynct}, SUBCOMMANDS)
+        self.assertEqual({command.split()[1] for command in asynct} | {"serve"}, SUBCOMMANDS)
         with tempfile.TemporaryDirectory() as folder:
             for name in ("build", "data", "models"):
                 os.symlink(ROOT / name, pathlib.Path(folder) / name)
@@ -39,6 +48,16 @@ class Readme(unittest.TestCase):
                     self.assertEqual(bool(done.stdout.strip()), command not in clean)
             left = {entry.name for entry in pathlib.Path(folder).iterdir()}
             self.assertEqual({name for name in left if not name.startswith("asynct-")}, {"build", "data", "models"})
+
+    def test_server_answers(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        script = "\n".join(["set -em", *session(), "wait"]).replace("8000", port)
+        done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("ready: http", '"status":"ok"', '"text":" there was', "data: [DONE]", '"logprob":'):
+            self.assertIn(part, done.stdout)
 
     def test_data_is_found_as_described(self):
         command = [ROOT / "build/asynct", "eval", ROOT / "models/asynct-tiny", "--tasks", "arc_easy", "--limit", "1"]
