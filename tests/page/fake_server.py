@@ -25,7 +25,7 @@ MODEL_INFO = {
     "heads": 4, "kv_heads": 2, "head_dim": 64, "hidden_size": 256, "intermediate_size": 768, "vocabulary": 4096,
     "max_length": 2048, "dtype": "bf16", "device": "cpu", "kernels": "avx512bf16", "threads": 4,
     "kv_bytes_per_token": 4096,
-    "head_classes": [{"layer": i, "skip_safe": 4 - i % 3, "dead": i % 2, "dense": max(0, i % 3 - i % 2)}
+    "head_classes": [{"layer": i, "skip_safe": 3 - i % 3, "dead": i % 2, "dense": 1 + i % 3 - i % 2}
                      for i in range(8)],
     "zero_shares": [0.71, 0.8, 0.83, 0.9, 0.92, None, 0.88, 0.64],
 }

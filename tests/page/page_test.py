@@ -1,17 +1,6 @@
-"""The page of `asynct serve` in a headless browser, from the outside.
+"""The page of `asynct serve` in a headless browser, from the outside. run.py runs these."""
 
-    python3 tests/page/page_test.py                                   # against the fake server
-    python3 tests/page/page_test.py --url http://127.0.0.1:8000/      # against a real one
-    python3 tests/page/page_test.py --artifacts DIR                   # keeps screenshots
-
-Needs tests/page/requirements.txt and chromium.
-"""
-
-import argparse
-import os
 import re
-import sys
-import unittest
 
 from playwright.sync_api import expect
 
@@ -567,19 +556,3 @@ class Policy(PageTest):
         self.assertEqual(ran, [False, False])
         self.assertGreaterEqual(len([text for _, text in self.console if "Content Security Policy" in text]), 3)
         self.requests = [url for url in self.requests if "127.0.0.2" not in url]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", help="of a server that runs; default: a fake one")
-    parser.add_argument("--artifacts", help="folder for screenshots")
-    parser.add_argument("--browser", default=Options.browser)
-    args, rest = parser.parse_known_args()
-    Options.url, Options.artifacts, Options.browser = args.url, args.artifacts, args.browser
-    if args.artifacts:
-        os.makedirs(args.artifacts, exist_ok=True)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
-if __name__ == "__main__":
-    main()

@@ -197,7 +197,7 @@ const playground = {
     const user = this.addMessage("user", "You");
     user.querySelector(".tokens").textContent = input;
     const answer = this.addMessage("assistant", "Model");
-    const view = new TokenView(answer.querySelector(".tokens"), probabilities);
+    const view = new TokenView(answer.querySelector(".tokens"), probabilities, byId("log"));
     byId("input").value = "";
     const system = byId("system").value;
     const messages = [...(system === "" ? [] : [{ role: "system", content: system }]), ...this.messages,
@@ -218,6 +218,7 @@ const playground = {
     const box = element("div", { class: "tokens", role: "group", "aria-labelledby": id, tabindex: "0" });
     const message = element("div", { class: `message ${role}` }, element("div", { class: "who", id }, name), box);
     byId("log").append(message);
+    byId("log").scrollTop = byId("log").scrollHeight;
     return message;
   },
 

@@ -188,8 +188,9 @@ class TokenView {
   #waiting = [];
   #scheduled = false;
 
-  constructor(box, probabilities) {
-    this.box = box;
+  /** `scroller` follows the text as long as its end is in sight. */
+  constructor(box, probabilities, scroller = box) {
+    Object.assign(this, { box, scroller });
     this.probabilities = probabilities;
     this.text = "";
     box.replaceChildren();
@@ -217,13 +218,13 @@ class TokenView {
   }
 
   #flush() {
-    const { box } = this;
-    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
+    const { box, scroller } = this;
+    const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 24;
     const made = this.#waiting.map((piece) => (this.probabilities ? this.#span(piece) : piece.text));
     this.#waiting = [];
     if (made.length === 0) return;
     box.append(...made);
-    if (atEnd) box.scrollTop = box.scrollHeight;
+    if (atEnd) scroller.scrollTop = scroller.scrollHeight;
   }
 
   #span(piece) {
