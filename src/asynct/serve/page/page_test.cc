@@ -38,9 +38,10 @@ TEST(Page, LoadsNothingAndParsesNoMarkup) {
   page.erase(at, kNamespace.size());
   EXPECT_EQ(count(page, "<script"), 1U);
   EXPECT_EQ(count(page, "<style"), 1U);
-  for (const std::string_view part : {"http:", "https:", "src=", "@import", "url(", "innerHTML", "outerHTML",
-                                      "insertAdjacentHTML", "document.write", "eval(", "new Function", " style=\"",
-                                      " onclick=", " onload=", "localStorage", "sessionStorage", "cookie"})
+  for (const std::string_view part :
+       {"http:", "https:", "src=", "@import", "url(", "innerHTML", "outerHTML", "insertAdjacentHTML",
+        "document.write", "eval(", "new Function", " style=\"", " onclick=", " onload=", "localStorage",
+        "sessionStorage", "cookie"})
     EXPECT_FALSE(contains(page, part)) << part;
 }
 
