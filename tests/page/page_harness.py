@@ -92,6 +92,9 @@ class PageTest(unittest.TestCase):
     def at(self, name):
         return self.page.locator(f"#{name}")
 
+    def has_chat(self):
+        return self.page.request.get(f"{self.url}tokenizer_info").json()["chat_template"] is not None
+
     def generate(self, prompt="Once upon a time", max_tokens=40, wait=True):
         self.at("input").fill(prompt)
         self.at("max-tokens").fill(str(max_tokens))

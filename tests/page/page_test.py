@@ -209,6 +209,15 @@ class Chat(PageTest):
         self.send("More")
         self.assertEqual(self.state.last_body()["messages"][1], {"role": "assistant", "content": said})
 
+    def test_one_turn(self):
+        if not self.has_chat():
+            self.skipTest("this model has no chat template")
+        self.at("mode-chat").check()
+        self.at("max-tokens").fill("20")
+        self.send("Hello")
+        self.wait_for_end()
+        self.assertGreater(self.tokens(".message.assistant").count(), 3)
+
 
 class NoChat(PageTest):
     def prepare(self):
@@ -216,6 +225,8 @@ class NoChat(PageTest):
             self.state.chat_template = None
 
     def test_says_so(self):
+        if self.has_chat():
+            self.skipTest("this model has a chat template")
         expect(self.at("chat-note")).to_be_visible()
         expect(self.at("mode-chat")).to_be_disabled()
 

@@ -229,9 +229,12 @@ class TokenView {
 
   #span(piece) {
     const share = probability(piece.tokens);
-    const span = element("span", { class: "t", role: "option", tabindex: "-1" }, piece.text);
+    const span = element("span", { class: "t", role: "option", tabindex: "-1" });
+    piece.text.split("\n").forEach((line, i) => {
+      if (i > 0) span.append(element("span", { class: "nl" }), "\n");  // a sign that is not copied
+      span.append(line);
+    });
     if (share !== null) span.classList.add(`p${Math.min(9, Math.floor(10 * share))}`);
-    if (piece.text.includes("\n")) span.classList.add("br");
     span.setAttribute("aria-label", `${visible(piece.text)}, ${share === null ? "unknown" : percent(share)}`);
     pieceOf.set(span, piece);
     return span;
