@@ -64,28 +64,34 @@ void bench_serve(const Arguments& arguments) {
     fail(failed, " of ", result.records.size(), " requests failed");
 }
 
+/// Without the bounds in the help, where they would take a line an option.
+template <class Number>
+CLI::Validator range(Number least, Number greatest) {
+  return CLI::Range(least, greatest).description("");
+}
+
 void add_load(CLI::App& command, Arguments& arguments) {
   load::LoadOptions& options = arguments.load;
   CLI::Option* const requests = command.add_option("--requests", options.requests, "how many")
                                     ->capture_default_str()
-                                    ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000'000}));
+                                    ->check(range(std::int64_t{1}, std::int64_t{10'000'000}));
   requests->each([&arguments](const std::string&) { arguments.requests_given = true; });
   command.add_option("--duration", options.duration, "seconds in which they begin (default: no limit)")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(range(0.001, 1e6));
   CLI::Option* const concurrency =
       command.add_option("--concurrency", options.concurrency, "closed loop: requests at any time")
           ->capture_default_str()
-          ->check(CLI::Range(1, 100000));
+          ->check(range(1, 100000));
   command
       .add_option("--rate", arguments.rate,
                   "open loop (default: closed): arrivals a second (Poisson), or inf")
       ->excludes(concurrency);
   command.add_option("--timeout", options.timeout, "seconds a request may take")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(range(0.001, 1e6));
   command.add_option("--cancel-share", options.cancel_share, "share of requests that disconnect at random")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(range(0.0, 1.0));
   command.add_flag("--health", options.health, "measure GET /health meanwhile, every 20 ms");
 }
 
@@ -101,10 +107,10 @@ void add_prompts(CLI::App& command, Arguments& arguments) {
       .add_option("--shared-prefix", options.shared_prefix,
                   "tokens in front of them, the same for all prompts")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, kLongest));
+      ->check(range(std::int64_t{0}, kLongest));
   command.add_option("--prefixes", options.prefixes, "different ones of these")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(range(1, 1'000'000));
   command
       .add_option("--prompts", options.prompts_file,
                   "JSON lines: texts, token ids, or objects (default: random)")
@@ -113,7 +119,7 @@ void add_prompts(CLI::App& command, Arguments& arguments) {
       .add_option("--vocab-size", options.vocabulary,
                   "for random token ids; 0: the server is asked, else words")
       ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{INT32_MAX}));
+      ->check(range(std::int64_t{0}, std::int64_t{INT32_MAX}));
   command.add_option("--seed", options.seed, "of prompts, arrivals, cancels")->capture_default_str();
 }
 
@@ -135,14 +141,19 @@ void add_bench_serve(CLI::App& bench) {
   command->add_flag("--stream,!--no-stream", arguments->load.stream, "token by token (the default)");
   command->add_option("--temperature", arguments->load.temperature, "sampling")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(range(0.0, 100.0));
   command->add_option("--goodput", arguments->goodput, "limits, e.g. ttft:200,tpot:50 in ms (default: none)");
   command->add_flag("--json", arguments->json, "for programs");
   command->add_option("--output", arguments->output, "JSON file, with each request (default: none)");
-  // `bench MODEL` needs its model, `bench serve` has none.
-  command->preparse_callback([&bench](std::size_t) {
-    bench.get_option("MODEL")->required(false);
-    bench.callback({});
+  // `bench MODEL` needs its model, `bench serve` has none; CLI11 would take "serve" for a required MODEL.
+  bench.get_option("MODEL")->required(false);
+  bench.parse_complete_callback([&bench, command] {
+    if (command->parsed() && bench.count("MODEL") > 0)
+      throw CLI::ExcludesError("serve", "MODEL");
+    else if (command->parsed())
+      bench.callback({});
+    else if (bench.count("MODEL") == 0)
+      throw CLI::RequiredError("MODEL");
   });
   command->callback([arguments] { bench_serve(*arguments); });
 }
