@@ -6,14 +6,13 @@
 
 #include "asynct/base/error.h"
 #include "asynct/cli/commands.h"
+#include "asynct/cli/not_empty.h"
 #include "asynct/eval/output_file.h"
 #include "asynct/serve/load/report.h"
 #include "asynct/serve/load/run.h"
 
 namespace asynct {
 namespace {
-
-constexpr int kInterrupted = 130;
 
 struct Arguments {
   load::LoadOptions load;
@@ -59,7 +58,7 @@ void bench_serve(const Arguments& arguments) {
     output->write(dump_json(report) + "\n");
     output->commit();
   }
-  if (result.interrupted) throw CLI::RuntimeError(kInterrupted);
+  if (result.signal != 0) throw CLI::RuntimeError(128 + result.signal);
   if (const std::int64_t failed = load::failures(result); failed > 0)
     fail(failed, " of ", result.records.size(), " requests failed");
 }
@@ -85,7 +84,8 @@ void add_load(CLI::App& command, Arguments& arguments) {
   command
       .add_option("--rate", arguments.rate,
                   "open loop (default: closed): arrivals a second (Poisson), or inf")
-      ->excludes(concurrency);
+      ->excludes(concurrency)
+      ->check(not_empty());
   command.add_option("--timeout", options.timeout, "seconds a request may take")
       ->capture_default_str()
       ->check(range(0.001, 1e6));
@@ -129,8 +129,10 @@ void add_bench_serve(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = bench.add_subcommand("serve", "load on an OpenAI-compatible server, its latencies");
   command->add_option("URL", arguments->url, "http://HOST:PORT")->required();
-  command->add_option("--model", arguments->load.model, "its name in requests (default: the server's first)");
-  command->add_option("--api-key", arguments->load.api_key, "sent as a bearer token (default: none)");
+  command->add_option("--model", arguments->load.model, "its name in requests (default: the server's first)")
+      ->check(not_empty());
+  command->add_option("--api-key", arguments->load.api_key, "sent as a bearer token (default: none)")
+      ->check(not_empty());
   command->add_option("--endpoint", arguments->endpoint, "completions or chat")
       ->capture_default_str()
       ->check(CLI::IsMember({"completions", "chat"}));
@@ -142,9 +144,11 @@ void add_bench_serve(CLI::App& bench) {
   command->add_option("--temperature", arguments->load.temperature, "sampling")
       ->capture_default_str()
       ->check(range(0.0, 100.0));
-  command->add_option("--goodput", arguments->goodput, "limits, e.g. ttft:200,tpot:50 in ms (default: none)");
+  command->add_option("--goodput", arguments->goodput, "limits, e.g. ttft:200,tpot:50 in ms (default: none)")
+      ->check(not_empty());
   command->add_flag("--json", arguments->json, "for programs");
-  command->add_option("--output", arguments->output, "JSON file, with each request (default: none)");
+  command->add_option("--output", arguments->output, "JSON file, with each request (default: none)")
+      ->check(not_empty());
   // `bench MODEL` needs its model, `bench serve` has none; CLI11 would take "serve" for a required MODEL.
   bench.get_option("MODEL")->required(false);
   bench.parse_complete_callback([&bench, command] {

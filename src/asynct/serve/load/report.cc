@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "asynct/base/printable.h"
 #include "asynct/base/strings.h"
 
 namespace asynct::load {
@@ -102,7 +103,7 @@ Json report_json(const LoadResult& result) {
   json["completed"] = totals.completed;
   json["failed"] = totals.failed;
   json["cancelled"] = totals.cancelled;
-  json["interrupted"] = result.interrupted;
+  json["interrupted"] = result.signal != 0;
   json["total_input_tokens"] = totals.input_tokens;
   json["total_output_tokens"] = totals.output_tokens;
   json["request_throughput"] = rate(totals.completed, result);
@@ -147,7 +148,7 @@ Json records_json(const LoadResult& result) {
 void print_report(const LoadResult& result, std::FILE* out) {
   const Totals totals = total(result);
   const auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
-  std::fprintf(out, "model %s, %s; %.2f s\n", result.options.model.c_str(),
+  std::fprintf(out, "model %s, %s; %.2f s\n", printable(result.options.model).c_str(),
                result.options.rate ? "open loop" : cat("concurrency ", result.options.concurrency).c_str(),
                result.duration);
   std::fprintf(out, "requests   %lld completed, %lld failed", whole(totals.completed), whole(totals.failed));
@@ -164,10 +165,10 @@ void print_report(const LoadResult& result, std::FILE* out) {
   print_line(out, "end-to-end latency", totals.latency);
   if (result.health) print_line(out, "GET /health", result.health->latency);
   for (const auto& [kind, errors] : errors_by_kind(result))
-    std::fprintf(out, "\n%lld x %s: %s", whole(errors.count), kind.c_str(), errors.detail.c_str());
+    std::fprintf(out, "\n%lld x %s: %s", whole(errors.count), kind.c_str(), printable(errors.detail).c_str());
   if (result.health && result.health->failures > 0)
     std::fprintf(out, "\n%lld x GET /health: %s", whole(result.health->failures),
-                 result.health->detail.c_str());
+                 printable(result.health->detail).c_str());
   if (failures(result) > 0) std::fputc('\n', out);
 }
 

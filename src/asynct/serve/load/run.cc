@@ -61,7 +61,7 @@ class LoadRun {
  private:
   bool may_start(Clock::time_point when) const {
     const auto started = static_cast<std::int64_t>(records_.size());
-    return !interrupted_ && (options_.requests == 0 || started < options_.requests) &&
+    return signal_ == 0 && (options_.requests == 0 || started < options_.requests) &&
            (options_.duration == 0 || seconds_between(begin_, when) < options_.duration);
   }
   void arrive();
@@ -88,7 +88,7 @@ class LoadRun {
   std::int64_t ended_ = 0;
   std::int64_t output_tokens_ = 0;
   bool all_started_ = false;
-  bool interrupted_ = false;
+  int signal_ = 0;  // that ended the run
 };
 
 LoadResult LoadRun::run() {
@@ -110,7 +110,7 @@ LoadResult LoadRun::run() {
   std::erase_if(records_, [](const Record& record) { return record.end == 0; });  // dropped
   for (const Record& record : records_) result.duration = std::max(result.duration, record.end);
   result.records = std::move(records_);
-  result.interrupted = interrupted_;
+  result.signal = signal_;
   if (options_.health) {
     HealthResult health = health_.take();
     result.health = {summarize(std::move(health.latencies)), health.failures, std::move(health.detail)};
@@ -198,7 +198,8 @@ void LoadRun::tick() {
 }
 
 void LoadRun::interrupt() {
-  interrupted_ = all_started_ = true;
+  signal_ = InterruptGuard::signal();
+  all_started_ = true;
   for (const auto& request : active_) request->drop();
   active_.clear();
   end_if_idle();

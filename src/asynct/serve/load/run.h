@@ -20,7 +20,7 @@ struct LoadResult {
   double duration = 0;          // seconds, from the start to the end of the last request
   std::vector<Record> records;  // in the order of start
   std::optional<HealthSummary> health;
-  bool interrupted = false;  // by SIGINT or SIGTERM; requests under way were dropped and have no record
+  int signal = 0;  // SIGINT or SIGTERM ended the run; requests under way were dropped and have no record
 };
 
 /// Asks the server for what the options leave open, sends the requests and waits for all of them, on one
