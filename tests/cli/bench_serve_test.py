@@ -293,6 +293,28 @@ class Runs(BenchServeTest):
         self.assertEqual(json.loads(output.read_text())["completed"], report["completed"])
 
 
+class RealServer(CommandTest):
+    """Beside `asynct serve`: every count agrees, and leaving clients harm nobody."""
+
+    def test_load(self):
+        command = [BINARY, "serve", str(MODEL), "--port", "0", "--threads", "1", "--no-access-log"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        url = process.stdout.readline().removeprefix("ready: ").strip()
+        load = ("bench", "serve", url, "--json", "--health", "--requests", "40", "--prompt-tokens", "5..40",
+                "--output-tokens", "1..20", "--shared-prefix", "20")
+        for mode in ((), ("--no-stream",), ("--rate", "100"), ("--cancel-share", "0.5")):
+            with self.subTest(mode):
+                report = json.loads(self.succeeds(*load, *mode).stdout)
+                self.assertEqual(report["completed"] + report["cancelled"], 40)
+                self.assertEqual(report["vocabulary"], 4096)
+                self.assertGreaterEqual(report["health"]["latency_ms"]["count"], 1)
+                if mode != ("--cancel-share", "0.5"):
+                    self.assertEqual(report["cancelled"], 0)
+                    self.assertGreater(report["total_output_tokens"], 40)
+
+
 class Plot(BenchServeTest):
     def plot(self, *args):
         command = [sys.executable, str(PLOT), *map(str, args)]

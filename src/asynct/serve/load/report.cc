@@ -149,7 +149,8 @@ void print_report(const LoadResult& result, std::FILE* out) {
   const Totals totals = total(result);
   const auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
   std::fprintf(out, "model %s, %s; %.2f s\n", printable(result.options.model).c_str(),
-               result.options.rate ? "open loop" : cat("concurrency ", result.options.concurrency).c_str(),
+               result.options.rate ? cat("rate ", *result.options.rate, "/s").c_str()
+                                   : cat("concurrency ", result.options.concurrency).c_str(),
                result.duration);
   std::fprintf(out, "requests   %lld completed, %lld failed", whole(totals.completed), whole(totals.failed));
   if (totals.cancelled > 0) std::fprintf(out, ", %lld cancelled", whole(totals.cancelled));
@@ -158,18 +159,18 @@ void print_report(const LoadResult& result, std::FILE* out) {
   std::fprintf(out, "\ntokens     %lld in, %.1f/s; %lld out, %.1f/s\n\n", whole(totals.input_tokens),
                rate(totals.input_tokens, result), whole(totals.output_tokens),
                rate(totals.output_tokens, result));
-  std::fprintf(out, "%-22s %10s %10s %10s %10s %10s\n", "ms", "mean", "p50", "p90", "p99", "max");
+  if (totals.completed > 0 || result.health)
+    std::fprintf(out, "%-22s %10s %10s %10s %10s %10s\n", "ms", "mean", "p50", "p90", "p99", "max");
   print_line(out, "time to first token", totals.ttft);
   print_line(out, "time per output token", totals.tpot);
   print_line(out, "inter-token latency", totals.gap);
   print_line(out, "end-to-end latency", totals.latency);
   if (result.health) print_line(out, "GET /health", result.health->latency);
   for (const auto& [kind, errors] : errors_by_kind(result))
-    std::fprintf(out, "\n%lld x %s: %s", whole(errors.count), kind.c_str(), printable(errors.detail).c_str());
+    std::fprintf(out, "%lld x %s: %s\n", whole(errors.count), kind.c_str(), printable(errors.detail).c_str());
   if (result.health && result.health->failures > 0)
-    std::fprintf(out, "\n%lld x GET /health: %s", whole(result.health->failures),
+    std::fprintf(out, "%lld x GET /health: %s\n", whole(result.health->failures),
                  printable(result.health->detail).c_str());
-  if (failures(result) > 0) std::fputc('\n', out);
 }
 
 }  // namespace asynct::load

@@ -71,6 +71,7 @@ class LoadRun {
   void tick();
   void interrupt();
   void end_if_idle();
+  void show_progress();
 
   const LoadOptions& options_;
   PromptSource& prompts_;
@@ -187,9 +188,13 @@ void LoadRun::finished(Request& request, std::size_t index) {
   end_if_idle();
 }
 
+void LoadRun::show_progress() {
+  const double elapsed = std::min(seconds_between(begin_, Clock::now()), options_.duration);
+  progress_.update(options_.requests > 0 ? ended_ : std::llround(elapsed), output_tokens_);
+}
+
 void LoadRun::tick() {
-  const auto elapsed = static_cast<std::int64_t>(seconds_between(begin_, Clock::now()));
-  progress_.update(options_.requests > 0 ? ended_ : elapsed, output_tokens_);
+  show_progress();
   if (InterruptGuard::requested()) return interrupt();
   tick_timer_.expires_after(kTick);
   tick_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -211,8 +216,7 @@ void LoadRun::end_if_idle() {
   arrival_timer_.cancel();
   tick_timer_.cancel();
   health_.stop();
-  const auto elapsed = static_cast<std::int64_t>(std::ceil(seconds_between(begin_, Clock::now())));
-  progress_.update(options_.requests > 0 ? ended_ : elapsed, output_tokens_);
+  show_progress();
 }
 
 }  // namespace
