@@ -118,7 +118,7 @@ TEST(Load, HostileAnswersAreMalformed) {
       {head + "\r\ndata: {\"choices\":7}\n\n", "choices"},
       {head + "Content-Length: 100\r\n\r\ndata: ", "closed amid"},
       {head + "Transfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n", "closed amid"},
-      {head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "not a valid HTTP"},
+      {head + "Transfer-Encoding: chunked\r\n\r\nzzzz\r\n", "not a valid HTTP"},
       {head + "\r\ndata: " + std::string(5 << 20, 'x'), "too large"},
       {"HTTP/1.1 200 OK\r\nA: " + std::string(100000, 'x'), "too large"},
   };

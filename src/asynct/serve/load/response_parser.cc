@@ -21,6 +21,14 @@ class ResponseParser::Message : public beast_http::basic_parser<false> {
   int status = 0;
   bool event_stream = false;
   std::string* body = nullptr;
+  std::uint64_t chunk_left = 0;  // bytes of the chunk that has begun
+
+  /// Beast asserts that the head of the last chunk comes with at least 5 bytes; the shortest, "0\r\n\r\n" of
+  /// an empty body, does so only in one piece. No other head of a chunk is followed by fewer either.
+  bool waits_for(std::size_t available) const {
+    constexpr std::size_t kShortest = 5;
+    return is_header_done() && chunked() && chunk_left == 0 && available < kShortest;
+  }
 
  private:
   void count(std::size_t bytes, Code& error) {
@@ -52,12 +60,14 @@ class ResponseParser::Message : public beast_http::basic_parser<false> {
     body->append(bytes.data(), bytes.size());
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t /*size*/, View extensions, Code& error) override {
+  void on_chunk_header_impl(std::uint64_t size, View extensions, Code& error) override {
     error = {};
+    chunk_left = size;
     // Unlike fields, chunks are many; what is limited is what each of them brings along.
     if (extensions.size() > limits_.header_bytes) error = beast_http::error::header_limit;
   }
   std::size_t on_chunk_body_impl(std::uint64_t /*remaining*/, View bytes, Code& error) override {
+    chunk_left -= bytes.size();
     return on_body_impl(bytes, error);
   }
   void on_finish_impl(Code& error) override { error = {}; }
@@ -91,7 +101,7 @@ ResponseParser::Result ResponseParser::parse(std::string& body) {
   message_->body = &body;
   std::size_t used = 0;
   Message::Code error;
-  while (!error && !message_->is_done() && used < input_.size())
+  while (!error && !message_->is_done() && used < input_.size() && !message_->waits_for(input_.size() - used))
     used += message_->put(boost::asio::buffer(input_.data() + used, input_.size() - used), error);
   input_.erase(0, used);
   if (error == beast_http::error::need_more) {

@@ -104,7 +104,7 @@ TEST(ResponseParser, RefusesWhatIsNoResponse) {
            cat(kOk, "Bad Name: 1\r\n\r\n"),
            cat(kOk, "A: b\rc\r\n\r\n"),
            cat(kOk, "Transfer-Encoding: chunked\r\n\r\nxyz\r\n"),
-           cat(kOk, "Transfer-Encoding: chunked\r\n\r\n-1\r\n"),
+           cat(kOk, "Transfer-Encoding: chunked\r\n\r\n-1\r\n0"),
            cat(kOk, "Transfer-Encoding: chunked\r\n\r\n11111111111111111\r\n"),
            cat(kOk, "Transfer-Encoding: chunked\r\n\r\n2\r\nokX\r\n0\r\n\r\n"),
            cat(kOk, "Content-Length: 2\r\n\r\nok and more"),
