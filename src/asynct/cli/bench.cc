@@ -190,6 +190,7 @@ void add_bench(CLI::App& app) {
       ->description("size of the KV cache (default: what the tests need)");
   command->add_flag("--json", options->json, "for programs");
   command->callback([options] { bench(*options); });
+  add_bench_serve(*command);
 }
 
 }  // namespace asynct
