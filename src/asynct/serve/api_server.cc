@@ -16,6 +16,7 @@
 #include "asynct/serve/context.h"
 #include "asynct/serve/http/error_json.h"
 #include "asynct/serve/model_info.h"
+#include "asynct/serve/openapi.h"
 #include "asynct/serve/publisher.h"
 #include "asynct/serve/request_fields.h"
 #include "asynct/serve/score.h"
@@ -191,6 +192,9 @@ class ApiServer::Impl {
              [](Loaded&, const HttpRequest&) { return std::string("{\"status\":\"ok\"}"); });
     router.add("GET", "/version", [](const HttpRequest&, const ResponderPtr& responder) {
       responder->send(200, kJson, cat("{\"version\":\"", ASYNCT_VERSION, "\"}"));
+    });
+    router.add("GET", "/openapi.json", [](const HttpRequest&, const ResponderPtr& responder) {
+      responder->send(200, kJson, openapi_json());
     });
     answer(router, "GET", "/v1/models", [](Loaded& l, const HttpRequest&) { return models_json(l.context); });
     answer(router, "GET", "/model_info", [](Loaded& l, const HttpRequest&) { return info_json(l); });

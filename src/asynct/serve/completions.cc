@@ -131,6 +131,8 @@ std::vector<Prompt> prompts_of(const Context& context, const Fields& fields, boo
   if (value == nullptr) throw RequestError("prompt: missing", "prompt");
   const auto most_tokens = static_cast<std::size_t>(context.max_length);
   const auto of_ids = [&](const Json& ids) {
+    if (ids.size() > most_tokens)  // said in the words that clients look for
+      tokens_to_generate(context, static_cast<std::int64_t>(ids.size()), std::nullopt, 0);
     Prompt prompt{.tokens = token_ids(ids, "prompt", most_tokens, context.vocabulary)};
     prompt.text = context.tokenizer.decode(prompt.tokens);
     return prompt;

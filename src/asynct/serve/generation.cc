@@ -181,6 +181,8 @@ void Generation::note_token(std::size_t choice) {
 
 void Generation::end_choice(std::size_t index, FinishReason reason, std::string_view error) {
   const std::lock_guard lock(mutex_);
+  // What a client that has left is spared is no answer that ended.
+  if (cancelled_ && reason == FinishReason::stopped) reason = FinishReason::cancelled;
   context_.metrics.count_ending(choices_[index].finish(reason, error));
   if (reason == FinishReason::failed && error_.empty()) error_ = error;
   if (--missing_ == 0)

@@ -1,6 +1,7 @@
 #include "asynct/serve/generation_options.h"
 
 #include <charconv>
+#include <cmath>
 #include <random>
 
 namespace asynct::serve {
@@ -11,8 +12,8 @@ void refuse_what_is_missing(const Fields& fields) {
                                  "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
     const Json* const value = fields.find(name);
     if (value == nullptr || value->empty()) continue;
-    if (std::string_view(name) == "response_format" && value->is_object() &&
-        value->value("type", "") == "text")
+    if (std::string_view(name) == "response_format" && value->is_object() && value->contains("type") &&
+        (*value)["type"] == "text")
       continue;
     throw RequestError(cat(name, ": this server cannot do that"), name, 400, "unsupported");
   }
@@ -32,19 +33,28 @@ std::vector<LogitBias> logit_bias(const Fields& fields, std::int64_t vocabulary)
     if (error != std::errc() || end != key.data() + key.size() || token < 0 || token >= vocabulary)
       throw RequestError(cat("logit_bias: \"", key, "\" is no token of the vocabulary of ", vocabulary),
                          "logit_bias");
-    if (!value.is_number()) throw RequestError("logit_bias: expected numbers from -100 to 100", "logit_bias");
-    biases.push_back({token, value.get<float>()});
+    const double bias = value.is_number() ? value.get<double>() : NAN;
+    if (!(bias >= -100 && bias <= 100))
+      throw RequestError("logit_bias: expected numbers from -100 to 100", "logit_bias");
+    biases.push_back({token, static_cast<float>(bias)});
   }
   return biases;
+}
+
+// Above 0, also as a float.
+float positive(const Fields& fields, const char* name, double most) {
+  const auto value = static_cast<float>(fields.number(name, 1, 0, most));
+  if (!(value > 0)) throw RequestError(cat(name, ": ", value, ", expected above 0, at most ", most), name);
+  return value;
 }
 
 SamplingParams sampling_params(const Fields& fields, std::int64_t vocabulary) {
   SamplingParams params{
       .temperature = static_cast<float>(fields.number("temperature", 1, 0, 100)),
       .top_k = static_cast<std::int32_t>(fields.integer("top_k", 0, -1, INT32_MAX)),
-      .top_p = static_cast<float>(fields.number("top_p", 1, 0, 1)),
+      .top_p = positive(fields, "top_p", 1),
       .min_p = static_cast<float>(fields.number("min_p", 0, 0, 1)),
-      .repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 1, 0, 1e6)),
+      .repetition_penalty = positive(fields, "repetition_penalty", 1e6),
       .presence_penalty = static_cast<float>(fields.number("presence_penalty", 0, -2, 2)),
       .frequency_penalty = static_cast<float>(fields.number("frequency_penalty", 0, -2, 2)),
       .min_tokens = fields.integer("min_tokens", 0, 0, INT32_MAX),
