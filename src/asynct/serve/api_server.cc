@@ -17,6 +17,7 @@
 #include "asynct/serve/http/error_json.h"
 #include "asynct/serve/model_info.h"
 #include "asynct/serve/openapi.h"
+#include "asynct/serve/page/page.h"
 #include "asynct/serve/publisher.h"
 #include "asynct/serve/request_fields.h"
 #include "asynct/serve/score.h"
@@ -125,7 +126,7 @@ class ApiServer::Impl {
  public:
   explicit Impl(ApiOptions options) : options_(std::move(options)) {
     http::ServerOptions http = options_.http;
-    http.public_paths = {"/health", "/ping"};
+    http.public_paths = {"/", "/health", "/ping"};
     server_.emplace(std::move(http), routes());
   }
 
@@ -195,6 +196,12 @@ class ApiServer::Impl {
     });
     router.add("GET", "/openapi.json", [](const HttpRequest&, const ResponderPtr& responder) {
       responder->send(200, kJson, openapi_json());
+    });
+    router.add("GET", "/", [](const HttpRequest&, const ResponderPtr& responder) {
+      responder->send(200, "text/html; charset=utf-8", page_html(),
+                      {{"content-security-policy", std::string(page_csp())},
+                       {"x-content-type-options", "nosniff"},
+                       {"cache-control", "no-cache"}});
     });
     answer(router, "GET", "/v1/models", [](Loaded& l, const HttpRequest&) { return models_json(l.context); });
     answer(router, "GET", "/model_info", [](Loaded& l, const HttpRequest&) { return info_json(l); });
