@@ -192,8 +192,9 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   ask.prompts.push_back({.tokens = context.tokenizer.encode(text)});
   const auto tokens = std::ssize(ask.prompts[0].tokens);
   if (tokens == 0) throw RequestError("messages: the template made an empty prompt of them", "messages");
-  auto asked = fields.maybe_integer("max_completion_tokens", 1, INT32_MAX);
-  if (!asked) asked = fields.maybe_integer("max_tokens", 1, INT32_MAX);
+  auto asked =
+      fields.maybe_integer("max_tokens", 1, INT32_MAX);  // its older name; wrong values are told of both
+  if (const auto newer = fields.maybe_integer("max_completion_tokens", 1, INT32_MAX)) asked = newer;
   ask.max_tokens = tokens_to_generate(context, tokens, asked, context.max_length);
   if (ask.max_tokens == 0)
     throw RequestError(cat("messages: ", tokens, " tokens fill the context of ", context.max_length),
