@@ -197,7 +197,7 @@ def test_score_is_that_of_echo(client, tokenizer):
 COMPLETION_FIELDS = {
     # field: values that must be refused with its name
     "model": [5, [], {}, True],
-    "prompt": [None, 5, {}, True, [], [[]], [None], [5, "a"], ["a", 5], [-1], [4096], [2**63], [1.5], [[1, "a"]], [[[1]]]],
+    "prompt": [None, 5, {}, True, [], [None], [5, "a"], ["a", 5], [-1], [4096], [2**63], [1.5], [[1, "a"]], [[[1]]]],
     "max_tokens": [-1, 0, 2**31, 2**64, 1e300, 1.5, "5", [], {}, True],
     "n": [0, -1, 129, 2**64, 1.5, "1", [], True],
     "best_of": [0, 2, -1, 2**64, "1", []],
@@ -246,7 +246,7 @@ CHAT_FIELDS = {
 }  # fmt: skip
 SCORE_FIELDS = {
     "model": [5, []],
-    "context": [None, 5, {}, True, "", [], [-1], [4096], ["a"], [1.5]],
+    "context": [None, 5, {}, True, [-1], [4096], ["a"], [1.5]],
     "continuations": [None, 5, {}, "a", [], [5], [""], [None], [[1]], [" a"] * 1025],
     "priority": [2**31, "1"],
     "cache_salt": [5, "a" * 257],
@@ -295,6 +295,17 @@ def test_null_counts_as_absent(client, path, field):
     required = {"prompt", "messages", "context", "continuations", "tokens"}
     answer = client.post(path, json={**BODIES[path], field: None})
     assert answer.status_code == (400 if field in required else 200), answer.text
+
+
+def test_nothing_to_begin_with_is_the_token_that_begins_a_text(client):
+    for empty in ("", [""], [[]]):
+        greedy = {**ENOUGH, "temperature": 0}
+        assert post(client, "/v1/completions", prompt=empty, **greedy)["choices"] == post(
+            client, "/v1/completions", prompt=[0], **greedy
+        )["choices"]
+    empty, zero = (post(client, "/v1/score", context=c, continuations=t) for c, t in (("", ["a"]), ([0], [[66]])))
+    assert empty["usage"] == zero["usage"]
+    assert_refused(client.post("/v1/score", json={"context": [], "continuations": [[66]]}), 400, "context")
 
 
 def test_unknown_fields_are_ignored(client):
@@ -368,7 +379,8 @@ def test_answers_carry_the_requests_id(client):
 def test_conflict_while_requests_run(client, server):
     body = {"prompt": "a", "max_tokens": 1500, "ignore_eos": True, "stream": True}
     with client.stream("POST", "/v1/completions", json=body) as stream:
-        next(stream.iter_lines())
+        lines = stream.iter_lines()  # kept: the stream ends with its iterator
+        next(lines)
         assert_refused(client.post("/reset_prefix_cache"), 409)
     server.wait_until_idle(2)
     assert client.post("/reset_prefix_cache").status_code == 200
