@@ -1,8 +1,8 @@
 """lm-evaluation-harness as a client of `asynct serve`: its scores are those of `asynct eval`.
 
-lm-eval's `local-completions` runs unchanged, over HTTP, with its own tokenizer or the server's, with ids or texts, one
-request or many at a time. Texts must be equal. Sums of log-probabilities may differ by what a decimal number of 9 digits
-loses of an fp32 one: the client adds decimal numbers.
+lm-eval's `local-completions` runs unchanged, over HTTP, with its own tokenizer or the server's, with ids or texts,
+one request or many at a time. Texts must be equal. Sums of log-probabilities may differ by what a decimal number of 9
+digits loses of an fp32 one: the client adds decimal numbers.
 """
 
 import json
@@ -133,6 +133,6 @@ def test_scores_of_asynct_eval(server, expected, task_manager, task, concurrent,
     prompt_tokens, rows = (after[n] - before[n] for n in ("vllm:prompt_tokens_total", "asynct:rows_total"))
     assert prompt_tokens > 0
     if task == "arc_easy":
-        # Answers of one question come at different times, and its context is computed once; but with 128 prompts on their
-        # way, some that share it start in the same step.
+        # Answers of one question come at different times, and its context is computed once; but with 128 prompts on
+        # their way, some that share it start in the same step.
         assert rows < (0.6 if concurrent * batch <= 16 else 0.8) * prompt_tokens

@@ -209,7 +209,9 @@ def test_penalties_and_bias_have_their_effect(client, tokenizer):
         assert text(client, loop, max_tokens=30, **options) != plain
     the = tokenizer.encode(" the").ids
     assert len(the) == 1
-    assert text(client, logit_bias={str(the[0]): 100}, max_tokens=4) == " the" * 4
+    biased = complete(client, logit_bias={str(the[0]): 100}, max_tokens=4, logprobs=1).choices[0]
+    assert biased.text == " the" * 4
+    assert min(biased.logprobs.token_logprobs) < -1  # the model's own, before the bias
     first = complete(client, logprobs=0, max_tokens=1).choices[0].logprobs.tokens[0]
     banned = tokenizer.encode("x" + first).ids[-1]
     assert complete(client, logit_bias={str(banned): -100}, logprobs=0, max_tokens=1).choices[0].text != first

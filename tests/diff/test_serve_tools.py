@@ -1,4 +1,4 @@
-"""`asynct serve` by curl on every route, beside the tokenizers and transformers libraries, and with what no client should send.
+"""`asynct serve` by curl on every route, beside tokenizers and transformers, and with what no client should send.
 
 Whatever is sent, the answer is 200 or 4xx in OpenAI's error shape that names the field, and the server lives on.
 """
@@ -197,7 +197,8 @@ def test_score_is_that_of_echo(client, tokenizer):
 COMPLETION_FIELDS = {
     # field: values that must be refused with its name
     "model": [5, [], {}, True],
-    "prompt": [None, 5, {}, True, [], [None], [5, "a"], ["a", 5], [-1], [4096], [2**63], [1.5], [[1, "a"]], [[[1]]]],
+    "prompt": [None, 5, {}, True, [], [None], [5, "a"], ["a", 5], [-1], [4096], [2**63], [1.5], [[1, "a"]], [[[1]]],
+               ["a"] * 257],
     "max_tokens": [-1, 0, 2**31, 2**64, 1e300, 1.5, "5", [], {}, True],
     "n": [0, -1, 129, 2**64, 1.5, "1", [], True],
     "best_of": [0, 2, -1, 2**64, "1", []],
@@ -334,7 +335,8 @@ def test_invalid_utf8(client, path):
 
 
 def test_many_stop_strings(client):
-    assert_refused(client.post("/v1/completions", json={"prompt": "a", "stop": [str(i) for i in range(10_000)]}), 400, "stop")
+    stops = [str(i) for i in range(10_000)]
+    assert_refused(client.post("/v1/completions", json={"prompt": "a", "stop": stops}), 400, "stop")
 
 
 def test_huge_body(client):
@@ -342,7 +344,7 @@ def test_huge_body(client):
     try:
         answer = client.post("/v1/completions", json={"prompt": large})
         assert_refused(answer, 413)
-    except httpx.TransportError:  # the answer came while the body was still being sent, and the connection was closed
+    except httpx.TransportError:  # answered and closed while the body was still being sent
         pass
     assert_refused(client.post("/v1/completions", json={"prompt": large[: 9 << 20]}), 400, "prompt")
     long = client.post("/v1/completions", json={"prompt": large[: 1 << 20]})
