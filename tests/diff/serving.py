@@ -33,9 +33,17 @@ class Server:
     def __init__(self, process, url):
         self.process = process
         self.url = url
+        self.stopped = False
 
     def alive(self):
         return self.process.poll() is None
+
+    def stop(self):
+        self.stopped = True
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait_until_stopped(self):
+        assert self.process.wait(STOP_SECONDS) == 0
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
@@ -92,11 +100,12 @@ def serving(*options, model=MODEL, keyed=False):
         try:
             server = Server(process, wait_for_ready(process, log))
             yield server
-            assert server.alive(), f"the server ended with {process.returncode}"
-            if not keyed:
-                server.wait_until_idle(5)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(STOP_SECONDS) == 0
+            if not server.stopped:
+                assert server.alive(), f"the server ended with {process.returncode}"
+                if not keyed:
+                    server.wait_until_idle(5)
+                server.stop()
+            server.wait_until_stopped()
         finally:
             process.kill()
             process.wait()

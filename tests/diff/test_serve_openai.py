@@ -1,9 +1,11 @@
 """OpenAI's own client against `asynct serve`, beside the checkpoint's Hugging Face model and `asynct run`."""
 
 import asyncio
+import random
 import subprocess
 import time
 
+import httpx2
 import openai
 import pytest
 import torch
@@ -315,6 +317,36 @@ def test_streams_at_once(client, server):
     assert len(set(texts)) > 10
 
 
+def test_clients_that_come_and_go(client, server):
+    """Streams and whole answers, scored prompts and several choices, most of them given up; nothing is left behind."""
+    rng = random.Random(1)
+    before = complete(client, max_tokens=24).choices[0].text
+
+    async def one(client, number):
+        options = {"prompt": [f"{number} " * rng.randrange(1, 300)] * rng.randrange(1, 4), "n": rng.randrange(1, 5)}
+        options |= {"max_tokens": rng.randrange(1, 200), "stream": rng.random() < 0.5}
+        options |= rng.choice([{}, {"echo": True, "logprobs": 2}, {"logprobs": 5}])
+        await asyncio.sleep(rng.random())
+        try:
+            async with asyncio.timeout(rng.choice([0.01, 0.1, 0.5, 30])):
+                answer = await client.completions.create(model=NAME, temperature=1, **options)
+                if options["stream"]:
+                    async for _ in answer:
+                        pass
+        except TimeoutError:
+            return False
+        return True
+
+    async def all_at_once():
+        async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0) as client:
+            return await asyncio.gather(*(one(client, i) for i in range(48)))
+
+    ended = asyncio.run(all_at_once())
+    server.wait_until_idle(5)
+    assert True in ended and False in ended
+    assert complete(client, max_tokens=24).choices[0].text == before
+
+
 def test_asynchronous_client(server):
     async def both():
         async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="any") as client:
@@ -324,6 +356,22 @@ def test_asynchronous_client(server):
 
     models, content = asyncio.run(both())
     assert models == [MODEL, NAME] and content
+
+
+@pytest.mark.parametrize(("seconds", "tokens"), [(20, 300), (0, 2000)])
+def test_stop_amid_a_stream(seconds, tokens):
+    """It ends by itself while the time for that lasts, and is cut off after it."""
+    with serving("--drain-seconds", str(seconds)) as server:
+        with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0) as client:
+            options = {"max_tokens": tokens, "stream": True, "extra_body": {"ignore_eos": True}}
+            parts = iter(complete(client, **options))
+            next(parts)
+            server.stop()
+            if seconds > 0:
+                assert [p.choices[0].finish_reason for p in parts][-1] == "length"
+            else:
+                with pytest.raises((openai.APIError, httpx2.TransportError)):
+                    list(parts)
 
 
 # --- errors

@@ -309,6 +309,24 @@ def test_nothing_to_begin_with_is_the_token_that_begins_a_text(client):
     assert_refused(client.post("/v1/score", json={"context": [], "continuations": [[66]]}), 400, "context")
 
 
+def test_values_that_some_clients_send(client):
+    """A whole number with a point, no tools, the default by its name, limits of the type."""
+    for field, value in [
+        ("max_tokens", 2.0),
+        ("top_k", -1),
+        ("seed", -(2**63)),
+        ("seed", 2**63 - 1),
+        ("tools", []),
+        ("response_format", {"type": "text"}),
+        ("stop", []),
+        ("stop", ["", ""]),
+        ("logit_bias", {}),
+        ("best_of", 1),
+        ("model", "asynct-tiny"),
+    ]:
+        assert post(client, "/v1/completions", **{"prompt": "a", **ENOUGH, field: value})["usage"]["total_tokens"] <= 3
+
+
 def test_unknown_fields_are_ignored(client):
     post(client, "/v1/completions", prompt="a", **ENOUGH, user="me", metadata={"a": [1]}, service_tier="auto")
 
