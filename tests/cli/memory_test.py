@@ -96,7 +96,7 @@ class AddressSpace(CommandTest):
     """Under any limit a run gives the scores it gives without one, or says what is missing before it starts."""
 
     EVAL = ["eval", MODEL, "--tasks", "arc_easy", "--limit", "24", "--json", "--threads", "2"]
-    CLEAR = r"\Aasynct: error: (not enough memory: .* MiB are left \(address-space limit|.*cannot map|cannot start 2 threads|out of memory: )"
+    CLEAR = r"\Aasynct: error: (not enough memory: .* MiB are left \(address-space limit|.*cannot map|cannot start 2 threads|out of memory: |request: needs .* KV blocks)"
 
     def test_same_scores_or_a_clear_error(self):
         expected = json.loads(self.succeeds(*self.EVAL).stdout)["results"]

@@ -36,8 +36,8 @@ class Multiplier {
   Multiplier(const KernelTable& dots, const PackedMatrix& weight);
   Multiplier(const AmxKernels& amx, const PackedMatrix& weight);
 
-  /// Up to so many rows `workers` share the panels of a product. More are cut into blocks of rows, each worth a
-  /// worker's own pass over all weights.
+  /// Up to so many rows `workers` share the panels of a product. More are cut into blocks of rows, each worth
+  /// a worker's own pass over all weights.
   std::int64_t most_shared_rows(int workers) const {
     const std::int64_t least_own = amx_ != nullptr ? 32 : 2 * table_.max_rows;
     return workers == 1 ? 0 : workers * least_own - 1;

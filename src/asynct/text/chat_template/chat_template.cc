@@ -65,7 +65,8 @@ std::optional<ChatTemplateSource> find_chat_template(const std::string& path, bo
 
 ChatTemplate load_chat_template(const std::string& path, bool for_tools, ChatTemplateOptions options) {
   const auto source = find_chat_template(path, for_tools, options.limits.source_bytes);
-  if (!source) fail(path, ": no chat_template in tokenizer_config.json, and no chat_template.jinja beside it");
+  if (!source)
+    fail(path, ": no chat_template in tokenizer_config.json, and no chat_template.jinja beside it");
   return ChatTemplate(source->text, source->name, std::move(options));
 }
 

@@ -56,10 +56,10 @@ struct ChatTemplateSource {
   std::string text;
 };
 
-/// The template of a checkpoint: the file chat_template.jinja beside tokenizer_config.json if it is there, else
-/// `chat_template` of that file, a string or a list of {"name", "template"}. `path` names the directory or
-/// tokenizer_config.json itself. Of a list, "tool_use" is taken when `for_tools` and it is there, else "default".
-/// Empty: there is none. Errors: unreadable or malformed files, more than `limit` bytes.
+/// The template of a checkpoint: the file chat_template.jinja beside tokenizer_config.json if it is there,
+/// else `chat_template` of that file, a string or a list of {"name", "template"}. `path` names the directory
+/// or tokenizer_config.json itself. Of a list, "tool_use" is taken when `for_tools` and it is there, else
+/// "default". Empty: there is none. Errors: unreadable or malformed files, more than `limit` bytes.
 std::optional<ChatTemplateSource> find_chat_template(const std::string& path, bool for_tools = false,
                                                      std::size_t limit = ChatTemplateLimits{}.source_bytes);
 
