@@ -123,15 +123,17 @@ TEST(ResponseParser, EndlessPartsAreRefused) {
   const ResponseLimits limits{.header_bytes = 1000, .headers = 20, .body_bytes = 5000};
   const std::string_view kOk = "HTTP/1.1 200 OK\r\n";
   const std::string_view kChunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-  std::string fields, many, chunks;
+  std::string fields, few, many, chunks;
   for (int i = 0; i < 100; ++i) fields += "Name: " + std::string(50, 'x') + "\r\n";
+  for (int i = 0; i < 15; ++i) few += "Name: " + std::string(100, 'x') + "\r\n";
   for (int i = 0; i < 30; ++i) many += "A: b\r\n";
   for (int i = 0; i < 100; ++i) chunks += "40\r\n" + std::string(64, 'x') + "\r\n";
   for (const std::string& text :
        {cat("HTTP/1.1 200 ", std::string(5000, 'x')), cat(kOk, "Name: ", std::string(5000, 'x')),
-        cat(kOk, std::string(5000, 'x')), cat(kOk, fields), cat(kOk, many, "\r\n"),
-        cat(kOk, "Content-Length: 5001\r\n\r\n"), cat(kOk, "\r\n", std::string(5001, 'x')),
-        cat(kChunked, chunks), cat(kChunked, "1;", std::string(5000, 'x')), cat(kChunked, "0\r\n", fields)})
+        cat(kOk, std::string(5000, 'x')), cat(kOk, fields), cat(kOk, few, "\r\n"),
+        cat(kChunked, "0\r\n", few, "\r\n"), cat(kOk, many, "\r\n"), cat(kOk, "Content-Length: 5001\r\n\r\n"),
+        cat(kOk, "\r\n", std::string(5001, 'x')), cat(kChunked, chunks),
+        cat(kChunked, "1;", std::string(5000, 'x')), cat(kChunked, "0\r\n", fields)})
     for (const std::size_t size : {std::size_t{1}, std::size_t{100}, text.size()})
       EXPECT_EQ(parse(text, size, false, limits).result, Result::malformed)
           << text.substr(0, 60) << " by " << size;

@@ -70,6 +70,7 @@ class LoadRun {
   void finished(Request& request, std::size_t index);
   void tick();
   void interrupt();
+  bool over() const { return all_started_ && active_.empty(); }
   void end_if_idle();
   void show_progress();
 
@@ -198,7 +199,7 @@ void LoadRun::tick() {
   if (InterruptGuard::requested()) return interrupt();
   tick_timer_.expires_after(kTick);
   tick_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick();
+    if (!error && !over()) tick();  // cancelling is too late for a handler that is queued
   });
 }
 
@@ -212,7 +213,7 @@ void LoadRun::interrupt() {
 
 /// Without timers the io_context runs out of work.
 void LoadRun::end_if_idle() {
-  if (!all_started_ || !active_.empty()) return;
+  if (!over()) return;
   arrival_timer_.cancel();
   tick_timer_.cancel();
   health_.stop();

@@ -31,6 +31,7 @@ const Case kCases[] = {
     {"data: a\n\ndata: b\n\n", {"a", "b"}},
     {"data: a\r\n\r\ndata: b\r\r", {"a", "b"}},
     {"data:a\ndata: b\n\n", {"a\nb"}},
+    {"data:a\r\ndata: b\r\n\r\n", {"a\nb"}},
     {"data:  two spaces\n\n", {" two spaces"}},
     {": ping\n\ndata: a\n: ping\n\n", {"a"}},
     {"event: error\nid: 3\nretry: 10\ndata: {\"a\": \"b: c\"}\n\n", {"{\"a\": \"b: c\"}"}},
