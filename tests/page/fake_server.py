@@ -169,9 +169,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 state.running -= 1
 
     def event(self, data):
-        data = f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
-        # In two pieces: the page has to join them. Pieces end inside of characters too.
-        for piece in (data[:len(data) // 2], data[len(data) // 2:]):
+        data = f"data: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        # In two pieces, the first of which ends inside of the event's first character of several bytes.
+        cut = next((i + 1 for i, byte in enumerate(data) if byte >= 0x80), len(data) // 2)
+        for piece in (data[:cut], data[cut:]):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
 
