@@ -60,6 +60,7 @@ class State:
         self.model_info = MODEL_INFO
         self.metrics_status = 200
         self.delay = 0.01  # seconds a token
+        self.may_cut = threading.Event()  # when the page has shown what came before
         self.requests = []  # (path, headers, body)
         self.running = self.generated = self.prompted = self.queries = self.hits = self.broken = 0
         self.times = {"time_to_first_token": [], "inter_token_latency": []}
@@ -169,11 +170,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 state.running -= 1
 
     def event(self, data):
-        data = f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
-        # In two pieces: the page has to join them. Pieces end inside of characters too.
-        for piece in (data[:len(data) // 2], data[len(data) // 2:]):
+        data = f"data: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        # In two pieces, the first of which ends inside of the event's first character of several bytes.
+        cut = next((i + 1 for i, byte in enumerate(data) if byte >= 0x80), len(data) // 2)
+        for piece in (data[:cut], data[cut:]):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
+            if not data.isascii():
+                time.sleep(0.005)  # or they arrive as one
 
     def stream(self, request, prompt, chat):
         state = self.state
@@ -193,6 +197,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.event({"error": {"message": "the engine <i>failed</i>"}})
                 break
             if i == 5 and prompt.startswith("CUT"):
+                state.may_cut.wait(10)
                 self.close_connection = True
                 return
             with state.lock:

@@ -1,5 +1,6 @@
 """A browser, a server, and what every test of the page watches: the console, and where requests go."""
 
+import json
 import os
 import pathlib
 import re
@@ -75,7 +76,14 @@ class PageTest(unittest.TestCase):
         self.page.on("console", lambda message: self.console.append((message.type, message.text)))
         self.page.on("pageerror", lambda error: self.console.append(("error", str(error))))
         self.page.on("request", lambda request: self.requests.append(request.url))
+        if Options.url:
+            self.page.route("**/v1/*completions", self.never_end)
         self.page.goto(self.url)
+
+    @staticmethod
+    def never_end(route):
+        """A model may end its answer after any token; what the tests wait for needs max_tokens of them."""
+        route.continue_(post_data=json.dumps({**json.loads(route.request.post_data), "ignore_eos": True}))
 
     def tearDown(self):
         bad = [text for kind, text in self.console if kind in ("error", "warning")

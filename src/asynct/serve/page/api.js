@@ -76,7 +76,9 @@ class EventSplitter {
 /** Yields the JSON of each event until [DONE]. ApiError when the stream ends without it or carries an error. */
 async function* eventsOf(response) {
   const splitter = new EventSplitter();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  // Read without a pipe: a connection that breaks discards what is still queued, and a pipe queues more.
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
   try {
     for (;;) {
       let piece;
@@ -87,7 +89,7 @@ async function* eventsOf(response) {
         throw new ApiError("The connection broke before the end of the answer.", 0);
       }
       if (piece.done) throw new ApiError("The server closed the connection before the end of the answer.", 0);
-      for (const event of splitter.push(piece.value)) {
+      for (const event of splitter.push(decoder.decode(piece.value, { stream: true }))) {
         if (event === "[DONE]") return;
         let json;
         try {
