@@ -70,6 +70,7 @@ def curl(server, path, *arguments):
 
 
 GETS = {
+    "/": "<!doctype html>",
     "/health": '"ok"',
     "/ping": '"ok"',
     "/version": '"version"',
