@@ -4,7 +4,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
-.PHONY: run build deps test test-cpp test-python test-diff asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
+.PHONY: run build deps test test-cpp test-python test-diff test-page asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
 
 # Builds the program alone; the tests are left to `make test`.
 run: deps
@@ -57,6 +57,19 @@ fuzz-smoke: deps
 	cmake --preset fuzz
 	cmake --build build-fuzz --target fuzzers
 	fuzz/smoke.sh build-fuzz
+
+# The server's page in headless Chromium, beside a stand-in for the server and the real one.
+PAGE_ENV ?= .venv-page
+test-page: build $(PAGE_ENV)/ready
+	@tools/install_deps.sh chromium
+	$(PAGE_ENV)/bin/python tests/page/run.py
+	$(PAGE_ENV)/bin/python tests/page/run.py --serve build/asynct $(MODEL)
+
+$(PAGE_ENV)/ready: tests/page/requirements.txt
+	@tools/install_deps.sh python3-venv
+	python3 -m venv $(PAGE_ENV)
+	$(PAGE_ENV)/bin/pip --disable-pip-version-check install -q --no-deps -r $<
+	touch $@
 
 # From request bodies to the scheduler: RUNS mutated requests (20 minutes for the default on one core).
 RUNS ?= 1000000

@@ -5,6 +5,7 @@
 
 #include "asynct/base/json.h"
 #include "asynct/base/strings.h"
+#include "asynct/serve/http/request_parser.h"
 #include "asynct/serve/http/test_client.h"
 
 namespace asynct::http {
@@ -107,6 +108,29 @@ TEST(HostileHttp, BytesMayComeOneByOne) {
     std::this_thread::sleep_for(Milliseconds(1));
   }
   EXPECT_EQ(client.response().body, "2");
+}
+
+TEST(HostileHttp, ChunkedBodiesMayBeCutAnywhere) {
+  ServerOptions options = test_options();
+  for (const std::string_view body :
+       {"0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "1\r\na\r\n2;x=y\r\nbc\r\n0\r\nt: v\r\n\r\n"}) {
+    const std::string request = cat(kPost, "Transfer-Encoding: chunked\r\n\r\n", body);
+    for (std::size_t cut = 1; cut < request.size(); ++cut) {
+      RequestParser parser(options);
+      std::string input;
+      RequestParser::Result result = RequestParser::Result::need_more;
+      for (const std::string_view part :
+           {std::string_view(request).substr(0, cut), std::string_view(request).substr(cut)}) {
+        input += part;
+        do {
+          std::size_t used = 0;
+          result = parser.feed(input, used);
+          input.erase(0, used);
+        } while (result == RequestParser::Result::header);
+      }
+      EXPECT_EQ(result, RequestParser::Result::done) << body << " cut at " << cut;
+    }
+  }
 }
 
 TEST(HostileHttp, LimitsOnUrlAndHeader) {

@@ -28,7 +28,7 @@ RequestParser::Result RequestParser::feed(std::string_view input, std::size_t& u
       return Result::header;
     }
     if (is_done()) return Result::done;
-    if (used == input.size()) return Result::need_more;
+    if (used == input.size() || waits_for_chunk_head(input.size() - used)) return Result::need_more;
     Error error;
     used += put(boost::asio::buffer(input.data() + used, input.size() - used), error);
     if (error == beast_http::error::need_more) {
@@ -127,14 +127,16 @@ std::size_t RequestParser::on_body_impl(View body, Error& error) {
   return body.size();
 }
 
-void RequestParser::on_chunk_header_impl(std::uint64_t /*size*/, View extensions, Error& error) {
+void RequestParser::on_chunk_header_impl(std::uint64_t size, View extensions, Error& error) {
   error = {};
+  chunk_left_ = size;
   header_bytes_ += extensions.size();
   if (header_bytes_ > options_.max_header_bytes)
     refuse(431, "The request's chunk extensions are too large.", error);
 }
 
 std::size_t RequestParser::on_chunk_body_impl(std::uint64_t /*remaining*/, View body, Error& error) {
+  chunk_left_ -= body.size();
   return on_body_impl(body, error);
 }
 

@@ -54,6 +54,12 @@ class RequestParser final : private boost::beast::http::basic_parser<true> {
   void explain(const Error& error);
   bool split_target(std::string_view target);
 
+  /// Beast asserts that the head of the last chunk comes with at least 5 bytes ("0\r\n\r\n"); no other head
+  /// of a chunk is followed by fewer either.
+  bool waits_for_chunk_head(std::size_t available) {
+    return is_header_done() && chunked() && chunk_left_ == 0 && available < 5;
+  }
+
   const ServerOptions& options_;
   HttpRequest request_;
   bool http10_ = false;
@@ -61,6 +67,7 @@ class RequestParser final : private boost::beast::http::basic_parser<true> {
   bool expects_continue_ = false;
   std::size_t header_bytes_ = 0;  // names and values, those of trailers and chunk extensions included
   std::size_t header_count_ = 0;
+  std::uint64_t chunk_left_ = 0;  // bytes of the chunk that has begun
   int hosts_ = 0;
   int status_ = 0;
   std::string_view reason_;
