@@ -328,7 +328,7 @@ def test_clients_that_come_and_go(client, server):
         options |= rng.choice([{}, {"echo": True, "logprobs": 2}, {"logprobs": 5}])
         await asyncio.sleep(rng.random())
         try:
-            async with asyncio.timeout(rng.choice([0.01, 0.1, 0.5, 30])):
+            async with asyncio.timeout(rng.choice([0.01, 0.1, 0.5, None])):
                 answer = await client.completions.create(model=NAME, temperature=1, **options)
                 if options["stream"]:
                     async for _ in answer:
