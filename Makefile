@@ -43,8 +43,8 @@ asan tsan: deps
 	cmake --build build-$@ --target unit_tests
 	cd build-$@ && $(CTEST) -j $$(nproc)
 
-# The part of asan that CI can afford: readers of files, block accounting, engine, evaluator; not the kernels.
-QUICK = base_test tensor_test kv_test text_test chat_template_test model_loader_test engine_test eval_test
+# The part of asan that CI can afford: readers of files, block accounting, engine, evaluator, server; not the kernels.
+QUICK = base_test tensor_test kv_test text_test chat_template_test model_loader_test engine_test eval_test http_test serve_test load_test
 empty =
 asan-quick: deps
 	cmake --preset asan
