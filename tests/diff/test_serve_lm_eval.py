@@ -133,6 +133,6 @@ def test_scores_of_asynct_eval(server, expected, task_manager, task, concurrent,
     prompt_tokens, rows = (after[n] - before[n] for n in ("vllm:prompt_tokens_total", "asynct:rows_total"))
     assert prompt_tokens > 0
     if task == "arc_easy":
-        # Answers of one question come at different times, and its context is computed once; but with 128 prompts on
+        # Answers of one question come at different times, and its context is computed once; but with many prompts on
         # their way, some that share it start in the same step.
-        assert rows < (0.6 if concurrent * batch <= 16 else 0.8) * prompt_tokens
+        assert rows < (0.7 if concurrent * batch <= 8 else 0.85) * prompt_tokens

@@ -28,7 +28,7 @@ RequestParser::Result RequestParser::feed(std::string_view input, std::size_t& u
       return Result::header;
     }
     if (is_done()) return Result::done;
-    if (used == input.size() || waits_for_chunk_head(input.size() - used)) return Result::need_more;
+    if (used == input.size() || may_begin_last_chunk(input.substr(used))) return Result::need_more;
     Error error;
     used += put(boost::asio::buffer(input.data() + used, input.size() - used), error);
     if (error == beast_http::error::need_more) {

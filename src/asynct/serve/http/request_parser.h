@@ -54,10 +54,11 @@ class RequestParser final : private boost::beast::http::basic_parser<true> {
   void explain(const Error& error);
   bool split_target(std::string_view target);
 
-  /// Beast asserts that the head of the last chunk comes with at least 5 bytes ("0\r\n\r\n"); no other head
-  /// of a chunk is followed by fewer either.
-  bool waits_for_chunk_head(std::size_t available) {
-    return is_header_done() && chunked() && chunk_left_ == 0 && available < 5;
+  /// Beast asserts that the head of the last chunk comes with at least 5 bytes ("0\r\n\r\n"): what may be its
+  /// beginning waits for the rest.
+  bool may_begin_last_chunk(std::string_view rest) {
+    return is_header_done() && chunked() && chunk_left_ == 0 && rest.size() < 5 &&
+           rest.find_first_not_of("0\r\n") == std::string_view::npos;
   }
 
   const ServerOptions& options_;
