@@ -131,7 +131,7 @@ void run(const RunOptions& options) {
   model_options.precision = options.dtype == "bf16" ? Precision::bf16 : Precision::fp32;
   const Tokenizer tokenizer = Tokenizer::load(options.model);
   OpenedModel model = open_runner(options.model, model_options);
-  if (model.end_tokens.empty() && tokenizer.eos()) model.end_tokens.push_back(*tokenizer.eos());
+  model.end_tokens = end_tokens_of(model, tokenizer);
   if (options.prompt) {
     Printer printer(tokenizer, options.stops);
     exit_on(complete(model, tokenizer, options, *options.prompt, printer));

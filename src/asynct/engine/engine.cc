@@ -64,19 +64,6 @@ void check_request(const Request& request, std::size_t index, std::int64_t vocab
     fail("request ", index, " of a tree: parent ", request.parent, " does not stand before it");
 }
 
-// All tokens up to the end of a node that has not started.
-std::vector<Token> context_of(const Node& node) {
-  std::vector<Token> context(static_cast<std::size_t>(node.begin) + node.tokens.size());
-  for (const Node* at = &node; at != nullptr; at = at->parent)
-    std::copy(at->tokens.begin(), at->tokens.end(), context.begin() + at->begin);
-  return context;
-}
-
-// Blocks of the tokens [begin, end) of a sequence whose earlier ones may be shared.
-std::int32_t blocks_between(std::int64_t begin, std::int64_t end, std::int64_t size) {
-  return static_cast<std::int32_t>((end + size - 1) / size - begin / size);
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree) {
@@ -88,7 +75,7 @@ std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree)
     auto node = std::make_unique<Node>(scheduler_.pool(), options_.block_size);
     if (parent != nullptr) {
       if (parent->request.max_new_tokens > 0) fail("request: a request that generates cannot be continued");
-      node->begin = parent->begin + static_cast<std::int64_t>(parent->tokens.size());
+      node->begin = parent->end();
       node->parent = parent;
       parent->children.push_back(node.get());
       request.priority = nodes[0]->request.priority;
@@ -99,8 +86,11 @@ std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree)
            " to generate exceed the context of ", model_.max_length());
     node->tokens = request.tokens;
     node->request = std::move(request);
-    if (node->request.max_new_tokens > 0 && processes_logits(node->request.sampling))
-      node->processor.emplace(node->request.sampling, context_of(*node), node->request.end_tokens);
+    if (node->request.max_new_tokens > 0 && processes_logits(node->request.sampling)) {
+      std::vector<Token> prompt;
+      copy_tokens(*node, 0, node->end(), prompt);
+      node->processor.emplace(node->request.sampling, prompt, node->request.end_tokens);
+    }
     nodes.push_back(std::move(node));
   }
   return nodes;
@@ -110,16 +100,16 @@ RequestId Engine::submit(std::vector<Request> tree) {
   if (tree.empty()) fail("request: nothing submitted");
   std::vector<std::unique_ptr<Node>> nodes = make_nodes(std::move(tree));
   const std::int64_t size = options_.block_size;
-  std::vector<std::int32_t> chain(nodes.size(),
-                                  0);  // blocks of the longest chain from each, when all is generated
+  // Blocks of the longest chain from each node, when all is generated.
+  std::vector<std::int32_t> chain(nodes.size(), 0);
   for (std::size_t i = nodes.size(); i-- > 0;) {
     Node& node = *nodes[i];
-    const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
-    chain[i] += blocks_between(node.begin, end + node.request.max_new_tokens, size);
+    chain[i] += blocks_between(node.begin, node.end() + node.request.max_new_tokens, size);
     if (node.parent == nullptr) continue;
     const auto parent = static_cast<std::size_t>(node.request.parent);
     chain[parent] = std::max(chain[parent], chain[i]);
-    node.parent->below = std::max(node.parent->below, blocks_between(node.begin, end, size) + node.below);
+    node.parent->below =
+        std::max(node.parent->below, blocks_between(node.begin, node.end(), size) + node.below);
   }
   if (chain[0] > options_.blocks)
     fail("request: needs ", chain[0], " KV blocks of ", options_.block_size, " tokens, the cache has ",
@@ -385,7 +375,6 @@ EngineSnapshot Engine::snapshot() const {
                                 .promise = node->promise,
                                 .lent = node->lent,
                                 .borrowed = node->borrowed,
-                                .reported = node->reported,
                                 .children = node->children.size()});
   return snapshot;
 }

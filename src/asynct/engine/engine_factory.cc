@@ -42,14 +42,22 @@ OpenedModel open_runner(const std::string& dir, const ModelOptions& options) {
   return {.runner = std::move(runner), .engine = engine, .end_tokens = ends, .isa = isa, .threads = threads};
 }
 
+void check_vocabulary(const std::string& dir, const OpenedModel& model, const Tokenizer& tokenizer) {
+  if (tokenizer.vocab_size() > model.runner->vocabulary())
+    fail(dir, ": the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
+         model.runner->vocabulary());
+}
+
+std::vector<Token> end_tokens_of(const OpenedModel& model, const Tokenizer& tokenizer) {
+  if (model.end_tokens.empty() && tokenizer.eos()) return {*tokenizer.eos()};
+  return model.end_tokens;
+}
+
 std::unique_ptr<LanguageModel> open_model(const std::string& dir, const ModelOptions& options) {
   Tokenizer tokenizer = Tokenizer::load(dir);
   OpenedModel opened = open_runner(dir, options);
-  if (tokenizer.vocab_size() > opened.runner->vocabulary())
-    fail(dir, ": the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
-         opened.runner->vocabulary());
-  std::vector<Token> ends = opened.end_tokens;
-  if (ends.empty() && tokenizer.eos()) ends.push_back(*tokenizer.eos());
+  check_vocabulary(dir, opened, tokenizer);
+  std::vector<Token> ends = end_tokens_of(opened, tokenizer);
   return std::make_unique<OfflineModel>(std::move(opened.runner), std::move(tokenizer), std::move(ends),
                                         opened.engine);
 }

@@ -31,6 +31,11 @@ struct OpenedModel {
 };
 OpenedModel open_runner(const std::string& dir, const ModelOptions& options);
 
+/// Error when the tokenizer of `dir` has tokens that the model does not know.
+void check_vocabulary(const std::string& dir, const OpenedModel& model, const Tokenizer& tokenizer);
+/// The checkpoint's end tokens, else the tokenizer's; may be empty.
+std::vector<Token> end_tokens_of(const OpenedModel& model, const Tokenizer& tokenizer);
+
 /// Loads a checkpoint directory and its tokenizer. Errors: whatever the loaders find, an unknown device, and
 /// a model that does not fit the memory (with numbers).
 std::unique_ptr<LanguageModel> open_model(const std::string& dir, const ModelOptions& options);

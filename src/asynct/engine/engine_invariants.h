@@ -31,7 +31,6 @@ struct EngineSnapshot {
     std::int64_t promise = 0;
     bool lent = false;
     bool borrowed = false;
-    bool reported = false;
     std::size_t children = 0;
   };
 

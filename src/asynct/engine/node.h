@@ -53,10 +53,20 @@ struct Node {
   std::int64_t generated() const {
     return static_cast<std::int64_t>(tokens.size()) - static_cast<std::int64_t>(request.tokens.size());
   }
+  std::int64_t end() const { return begin + static_cast<std::int64_t>(tokens.size()); }
   /// One row a step from here on.
   bool decoding() const { return generated() > 0 && rows_left() == 1; }
   bool started() const { return state == State::running || state == State::holding; }
 };
+
+/// Tokens [begin, end) of the sequence that ends with `node`, its ancestors' included.
+void copy_tokens(const Node& node, std::int64_t begin, std::int64_t end, std::vector<Token>& tokens);
+
+/// Blocks that the tokens [begin, end) of a sequence take when the block of token `begin` - 1 may not be
+/// written.
+inline std::int32_t blocks_between(std::int64_t begin, std::int64_t end, std::int64_t block_size) {
+  return static_cast<std::int32_t>((end + block_size - 1) / block_size - begin / block_size);
+}
 
 /// Rows of one node in one step.
 struct Work {

@@ -187,11 +187,9 @@ void Scheduler::preempt_holder_for(const Node& node) {
 }
 
 Scheduler::Plan Scheduler::plan(const Node& node) {
-  const std::int64_t size = options_.block_size;
-  const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
   Plan plan{.length = node.begin};
   if (cache_ != nullptr) {
-    gather_path(node);
+    copy_tokens(node, 0, node.end(), path_);
     cache_->find(path_, root_of(node).request.cache_salt, match_);
     if (match_.tokens > node.begin) {
       plan.found = match_.blocks;
@@ -199,7 +197,7 @@ Scheduler::Plan Scheduler::plan(const Node& node) {
       for (const std::int32_t block : match_.blocks) plan.take += pool_.references(block) == 0 ? 1 : 0;
     }
   }
-  if (end > plan.length) plan.take += static_cast<std::int32_t>((end + size - 1) / size - plan.length / size);
+  if (node.end() > plan.length) plan.take += blocks_between(plan.length, node.end(), options_.block_size);
   return plan;
 }
 
@@ -256,22 +254,19 @@ void Scheduler::recall(Node& node, std::int64_t present) {
 
 // --- The prefix cache
 
-void Scheduler::gather_path(const Node& node) {
-  path_.resize(static_cast<std::size_t>(node.begin) + node.tokens.size());
-  for (const Node* at = &node; at != nullptr; at = at->parent)
-    std::copy(at->tokens.begin(), at->tokens.end(), path_.begin() + at->begin);
-}
-
-// Tokens [begin, end) of the node's sequence.
-std::span<const Token> Scheduler::tokens_between(const Node& node, std::int64_t begin, std::int64_t end) {
-  path_.resize(static_cast<std::size_t>(end - begin));
-  for (const Node* at = &node; at != nullptr && at->begin + std::ssize(at->tokens) > begin; at = at->parent) {
-    const std::int64_t from = std::max(begin, at->begin);
-    const std::int64_t to = std::min(end, at->begin + std::ssize(at->tokens));
-    for (std::int64_t i = from; i < to; ++i)
-      path_[static_cast<std::size_t>(i - begin)] = at->tokens[static_cast<std::size_t>(i - at->begin)];
-  }
-  return path_;
+// Makes block `index` of the node's sequence findable with its tokens before position `end`. Returns the
+// block that is found from now on, -1 if none is.
+std::int32_t Scheduler::cache_block(const Node& node, std::int64_t index, std::int64_t end) {
+  const std::int64_t begin = index * options_.block_size;
+  const auto blocks = node.sequence.blocks();
+  const std::int32_t own = blocks[static_cast<std::size_t>(index)];
+  const std::int32_t parent = index > 0 ? blocks[static_cast<std::size_t>(index) - 1] : -1;
+  copy_tokens(node, begin, end, path_);
+  const std::int32_t kept = cache_->insert(parent, root_of(node).request.cache_salt, path_, own);
+  if (kept >= 0 && kept != own)
+    scores_.merge(std::int64_t{own} * options_.block_size, std::int64_t{kept} * options_.block_size,
+                  end - begin);
+  return kept;
 }
 
 void Scheduler::commit(const Work& work) {
@@ -279,15 +274,10 @@ void Scheduler::commit(const Work& work) {
   Node& node = *work.node;
   const std::int64_t size = options_.block_size;
   for (std::int64_t i = node.cached_blocks; (i + 1) * size <= node.begin + node.next_row; ++i) {
-    const std::int32_t own = node.sequence.blocks()[static_cast<std::size_t>(i)];
-    const std::int32_t parent = i > 0 ? node.sequence.blocks()[static_cast<std::size_t>(i) - 1] : -1;
-    const std::int32_t kept = cache_->insert(parent, root_of(node).request.cache_salt,
-                                             tokens_between(node, i * size, (i + 1) * size), own);
     // Equal tokens after equal tokens are equal bits: one block is enough.
-    if (kept != own) {
-      scores_.merge(own * size, kept * size, size);
+    const std::int32_t kept = cache_block(node, i, (i + 1) * size);
+    if (kept != node.sequence.blocks()[static_cast<std::size_t>(i)])
       node.sequence.replace(static_cast<std::size_t>(i), kept);
-    }
     node.cached_blocks = i + 1;
   }
   if (node.unplaced_row >= 0 && node.begin + node.unplaced_row + 1 < node.sequence.length())
@@ -307,17 +297,12 @@ void Scheduler::remember(Node& node, const ScoreTarget& target, const TokenScore
   }
 }
 
-void Scheduler::keep_last_block(Node& node) {
-  const std::int64_t size = options_.block_size;
+void Scheduler::keep_last_block(const Node& node) {
   const std::int64_t length = node.sequence.length();
-  if (cache_ == nullptr || length % size == 0 || length <= node.begin) return;
-  const std::int64_t begin = length / size * size;
+  if (cache_ == nullptr || length % options_.block_size == 0 || length <= node.begin) return;
   const auto blocks = node.sequence.blocks();
-  if (node.cached_blocks != std::ssize(blocks) - 1 || pool_.kept(blocks.back())) return;
-  const std::int32_t parent = blocks.size() > 1 ? blocks[blocks.size() - 2] : -1;
-  const std::int32_t kept = cache_->insert(parent, root_of(node).request.cache_salt,
-                                           tokens_between(node, begin, length), blocks.back());
-  if (kept >= 0 && kept != blocks.back()) scores_.merge(blocks.back() * size, kept * size, length % size);
+  if (node.cached_blocks == std::ssize(blocks) - 1 && !pool_.kept(blocks.back()))
+    cache_block(node, node.cached_blocks, length);
 }
 
 bool Scheduler::reset_cache() { return cache_ == nullptr || cache_->reset(); }
@@ -327,8 +312,7 @@ bool Scheduler::reset_cache() { return cache_ == nullptr || cache_->reset(); }
 void Scheduler::update_promise(Node& node) {
   std::int64_t promise = 0;
   if (node.state == Node::State::running && !node.decoding()) {
-    const std::int64_t end = node.begin + static_cast<std::int64_t>(node.tokens.size());
-    promise += node.sequence.blocks_for(std::max<std::int64_t>(0, end - node.sequence.length()));
+    promise += node.sequence.blocks_for(std::max<std::int64_t>(0, node.end() - node.sequence.length()));
   }
   if (node.started() && !node.lent && !node.children.empty()) promise += node.below;
   promised_ += promise - node.promise;

@@ -85,10 +85,9 @@ class Scheduler {
   Plan plan(const Node& node);
   void start(Node& node, const Plan& plan);
   void recall(Node& node, std::int64_t present);
-  void gather_path(const Node& node);
-  std::span<const Token> tokens_between(const Node& node, std::int64_t begin, std::int64_t end);
+  std::int32_t cache_block(const Node& node, std::int64_t index, std::int64_t end);
   static const Node& root_of(const Node& node);
-  void keep_last_block(Node& node);
+  void keep_last_block(const Node& node);
   void update_promise(Node& node);
   void wait(Node& node);
   void stop(Node& node);

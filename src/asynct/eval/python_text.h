@@ -5,11 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "asynct/text/python_values.h"
+
 // The few str methods of Python that lm-evaluation-harness's prompts and metrics are defined by, on UTF-8.
 namespace asynct::python {
-
-/// str.isspace() of one character; also what \s matches.
-bool is_space(char32_t c);
 
 /// str.strip() and str.rstrip() without arguments.
 std::string_view strip(std::string_view text);
@@ -26,8 +25,5 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
 
 /// str.capitalize(): the first character in title case, the rest in lower case (one character to one).
 std::string capitalize(std::string_view text);
-
-/// repr(float): shortest digits that read back, in Python's layout ("-1.5", "1e-07", "inf").
-std::string repr(double value);
 
 }  // namespace asynct::python

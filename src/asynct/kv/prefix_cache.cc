@@ -44,14 +44,6 @@ std::span<const std::int32_t> PrefixCache::tokens(std::int32_t block) const {
                                     static_cast<std::size_t>(entry(block).count));
 }
 
-std::int32_t& PrefixCache::head(std::vector<std::int32_t>& buckets, std::uint64_t hash) const {
-  return buckets[hash & (buckets.size() - 1)];
-}
-
-std::int32_t PrefixCache::head(const std::vector<std::int32_t>& buckets, std::uint64_t hash) const {
-  return buckets[hash & (buckets.size() - 1)];
-}
-
 bool PrefixCache::belongs(std::int32_t block, std::int32_t parent, std::string_view salt) const {
   return entry(block).parent == parent && (parent >= 0 || salts_[static_cast<std::size_t>(block)] == salt);
 }
@@ -59,7 +51,7 @@ bool PrefixCache::belongs(std::int32_t block, std::int32_t parent, std::string_v
 std::int32_t PrefixCache::find_full(std::int32_t parent, std::string_view salt,
                                     std::span<const std::int32_t> wanted) const {
   const std::uint64_t hash = hash_of(parent, salt, wanted);
-  for (std::int32_t at = head(full_buckets_, hash); at >= 0; at = entry(at).next_full)
+  for (std::int32_t at = full_buckets_[bucket(hash)]; at >= 0; at = entry(at).next_full)
     if (entry(at).full_hash == hash && belongs(at, parent, salt) &&
         std::equal(wanted.begin(), wanted.end(), tokens(at).begin(), tokens(at).end()))
       return at;
@@ -73,7 +65,7 @@ std::int32_t PrefixCache::find_start(std::int32_t parent, std::string_view salt,
   const std::uint64_t hash = hash_of(parent, salt, wanted.first(static_cast<std::size_t>(start_tokens_)));
   std::int32_t best = -1;
   int compared = 0;
-  for (std::int32_t at = head(start_buckets_, hash); at >= 0 && compared < kMostCompared;
+  for (std::int32_t at = start_buckets_[bucket(hash)]; at >= 0 && compared < kMostCompared;
        at = entry(at).next_start) {
     if (entry(at).start_hash != hash || !belongs(at, parent, salt)) continue;
     ++compared;
@@ -127,8 +119,8 @@ std::int32_t PrefixCache::insert(std::int32_t parent, std::string_view salt,
            .start_hash = hash_of(parent, salt, content.first(static_cast<std::size_t>(start_tokens_)))};
   const auto at = static_cast<std::size_t>(block);
   std::copy(content.begin(), content.end(), tokens_.begin() + static_cast<std::ptrdiff_t>(at) * block_size_);
-  fresh.next_full = std::exchange(head(full_buckets_, fresh.full_hash), block);
-  fresh.next_start = std::exchange(head(start_buckets_, fresh.start_hash), block);
+  fresh.next_full = std::exchange(full_buckets_[bucket(fresh.full_hash)], block);
+  fresh.next_start = std::exchange(start_buckets_[bucket(fresh.start_hash)], block);
   if (parent < 0) {
     salts_[at] = salt;
   } else {
@@ -146,8 +138,8 @@ void PrefixCache::forget(std::int32_t block) {
     while (*link != block) link = &(entry(*link).*next);
     *link = gone.*next;
   };
-  unchain(&head(full_buckets_, gone.full_hash), &Entry::next_full);
-  unchain(&head(start_buckets_, gone.start_hash), &Entry::next_start);
+  unchain(&full_buckets_[bucket(gone.full_hash)], &Entry::next_full);
+  unchain(&start_buckets_[bucket(gone.start_hash)], &Entry::next_start);
   if (gone.previous_sibling >= 0) {
     entry(gone.previous_sibling).next_sibling = gone.next_sibling;
   } else if (gone.parent >= 0) {

@@ -70,8 +70,7 @@ class PrefixCache : public BlockPool::Observer {
   Entry& entry(std::int32_t block) { return entries_[static_cast<std::size_t>(block)]; }
   const Entry& entry(std::int32_t block) const { return entries_[static_cast<std::size_t>(block)]; }
   std::span<const std::int32_t> tokens(std::int32_t block) const;
-  std::int32_t& head(std::vector<std::int32_t>& buckets, std::uint64_t hash) const;
-  std::int32_t head(const std::vector<std::int32_t>& buckets, std::uint64_t hash) const;
+  std::size_t bucket(std::uint64_t hash) const { return hash & (full_buckets_.size() - 1); }
   bool belongs(std::int32_t block, std::int32_t parent, std::string_view salt) const;
   std::int32_t find_full(std::int32_t parent, std::string_view salt,
                          std::span<const std::int32_t> tokens) const;

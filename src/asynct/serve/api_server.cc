@@ -73,15 +73,12 @@ Loaded::Loaded(const ApiOptions& options)
               .publisher = publisher,
               .metrics = metrics,
               .model_names = names_of(options),
-              .end_tokens = model.end_tokens,
+              .end_tokens = end_tokens_of(model, tokenizer),
               .vocabulary = model.runner->vocabulary(),
               .max_length = model.runner->max_length(),
               .created = std::time(nullptr),
               .limits = options.limits} {
-  if (tokenizer.vocab_size() > context.vocabulary)
-    fail(options.model, ": the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
-         context.vocabulary);
-  if (context.end_tokens.empty() && tokenizer.eos()) context.end_tokens.push_back(*tokenizer.eos());
+  check_vocabulary(options.model, model, tokenizer);
   context.no_template =
       "messages: this model has no chat template; use /v1/completions, or give the server a "
       "template by --chat-template FILE";

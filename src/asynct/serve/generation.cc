@@ -44,7 +44,7 @@ class Generation::Sink : public SubmissionListener {
     generation_->note_token(choice);
     const bool more = generation_->choices_[choice].push(token, logprobs);
     generation_->note_news(false);
-    return more && !generation_->cancelled_;
+    return more && !generation_->submissions_.cancelled();
   }
   void on_end_token(std::size_t request, Token token, std::span<const TokenLogprob> logprobs) override {
     const std::lock_guard lock(generation_->mutex_);
@@ -67,6 +67,7 @@ class Generation::Sink : public SubmissionListener {
 Generation::Generation(const Context& context, Ask ask, std::unique_ptr<ResponseFormat> format,
                        std::shared_ptr<http::Responder> responder)
     : context_(context),
+      submissions_(context.engine),
       ask_(std::move(ask)),
       format_(std::move(format)),
       responder_(std::move(responder)),
@@ -115,8 +116,8 @@ void Generation::submit(std::size_t index) {
   } else {  // nothing to share
     part.choices = 1;
     for (std::size_t i = 0; i < n; ++i, ++part.first_choice)
-      submit({leaf(prompt.tokens, static_cast<std::int64_t>(i))},
-             std::make_shared<Sink>(shared_from_this(), part));
+      submissions_.add({leaf(prompt.tokens, static_cast<std::int64_t>(i))},
+                       std::make_shared<Sink>(shared_from_this(), part));
     return;
   }
   if (ask_.score_prompt) {
@@ -124,18 +125,7 @@ void Generation::submit(std::size_t index) {
       tree.front().targets.push_back({.row = static_cast<std::int32_t>(i) - 1, .token = prompt.tokens[i]});
     tree.front().target_logprobs = std::max(ask_.options.logprobs, 0);
   }
-  submit(std::move(tree), std::make_shared<Sink>(shared_from_this(), part));
-}
-
-void Generation::submit(std::vector<Request> tree, std::shared_ptr<Sink> sink) {
-  const auto ticket = context_.engine.submit(std::move(tree), std::move(sink));
-  if (!ticket) {
-    cancel();
-    throw RequestError("the queue is full; try again later", "", 429, "queue_full");
-  }
-  const std::lock_guard lock(mutex_);
-  tickets_.push_back(*ticket);
-  if (cancelled_) context_.engine.cancel(*ticket);
+  submissions_.add(std::move(tree), std::make_shared<Sink>(shared_from_this(), part));
 }
 
 void Generation::start() {
@@ -145,18 +135,12 @@ void Generation::start() {
       if (ask_.options.logprobs > 1) prompt.tops.resize(prompt.tokens.size() - 1);
     }
   responder_->on_disconnect([weak = weak_from_this()] {
-    if (const auto generation = weak.lock()) generation->cancel();
+    if (const auto generation = weak.lock()) generation->submissions_.cancel();
   });
   for (std::size_t i = 0; i < ask_.prompts.size(); ++i) {
     context_.metrics.prompt_tokens += std::ssize(ask_.prompts[i].tokens);
     submit(i);
   }
-}
-
-void Generation::cancel() {
-  const std::lock_guard lock(mutex_);
-  cancelled_ = true;
-  for (const EngineThread::Ticket ticket : tickets_) context_.engine.cancel(ticket);
 }
 
 // With the mutex held.
@@ -182,7 +166,7 @@ void Generation::note_token(std::size_t choice) {
 void Generation::end_choice(std::size_t index, FinishReason reason, std::string_view error) {
   const std::lock_guard lock(mutex_);
   // What a client that has left is spared is no answer that ended.
-  if (cancelled_ && reason == FinishReason::stopped) reason = FinishReason::cancelled;
+  if (submissions_.cancelled() && reason == FinishReason::stopped) reason = FinishReason::cancelled;
   context_.metrics.count_ending(choices_[index].finish(reason, error));
   if (reason == FinishReason::failed && error_.empty()) error_ = error;
   if (--missing_ == 0)

@@ -12,6 +12,7 @@
 #include "asynct/serve/generation_options.h"
 #include "asynct/serve/http/server.h"
 #include "asynct/serve/publisher.h"
+#include "asynct/serve/submissions.h"
 
 namespace asynct::serve {
 
@@ -80,8 +81,6 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
 
   Request leaf(std::vector<Token> tokens, std::int64_t seed_offset) const;
   void submit(std::size_t prompt);
-  void submit(std::vector<Request> tree, std::shared_ptr<Sink> sink);
-  void cancel();
   void note_news(bool always);
   void note_token(std::size_t choice);
   void end_choice(std::size_t choice, FinishReason reason, std::string_view error);
@@ -97,6 +96,7 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   void publish_whole(News news);
 
   const Context& context_;
+  Submissions submissions_;
   Ask ask_;
   std::unique_ptr<ResponseFormat> format_;
   std::shared_ptr<http::Responder> responder_;
@@ -107,11 +107,9 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   std::vector<Choice> choices_;
   std::vector<std::chrono::steady_clock::time_point> last_token_;  // [choices]
   std::size_t missing_ = 0;                                        // choices that have not ended
-  std::vector<EngineThread::Ticket> tickets_;
-  std::string error_;      // of the engine
+  std::string error_;                                              // of the engine
   bool rejected_ = false;  // the engine refused it: the client's fault
   bool noted_ = false;     // the publisher knows that there is news
-  bool cancelled_ = false;
 
   // Of the publisher's thread.
   bool opened_ = false;

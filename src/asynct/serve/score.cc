@@ -11,6 +11,7 @@
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/publisher.h"
 #include "asynct/serve/request_fields.h"
+#include "asynct/serve/submissions.h"
 
 namespace asynct::serve {
 namespace {
@@ -21,6 +22,7 @@ class Scoring : public Publication, public std::enable_shared_from_this<Scoring>
   Scoring(const Context& context, std::string id, std::vector<ScoreRequest> requests,
           std::shared_ptr<http::Responder> responder)
       : context_(context),
+        submissions_(context.engine),
         id_(std::move(id)),
         requests_(std::move(requests)),
         responder_(std::move(responder)) {
@@ -74,13 +76,8 @@ class Scoring : public Publication, public std::enable_shared_from_this<Scoring>
     std::size_t live_;
   };
 
-  void cancel() {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    for (const EngineThread::Ticket ticket : tickets_) context_.engine.cancel(ticket);
-  }
-
   const Context& context_;
+  Submissions submissions_;
   const std::string id_;
   const std::vector<ScoreRequest> requests_;
   const std::shared_ptr<http::Responder> responder_;
@@ -88,8 +85,6 @@ class Scoring : public Publication, public std::enable_shared_from_this<Scoring>
   std::mutex mutex_;
   std::vector<std::vector<TokenScore>> scores_;  // of each request's scored tokens
   std::size_t missing_ = 0;                      // trees
-  std::vector<EngineThread::Ticket> tickets_;
-  bool cancelled_ = false;
   bool rejected_ = false;
   std::string error_;
 };
@@ -98,7 +93,7 @@ void Scoring::start(const Fields& fields) {
   const ScoreTrees trees(requests_);
   missing_ = trees.count();
   responder_->on_disconnect([weak = weak_from_this()] {
-    if (const auto scoring = weak.lock()) scoring->cancel();
+    if (const auto scoring = weak.lock()) scoring->submissions_.cancel();
   });
   for (std::size_t i = 0; i < trees.count(); ++i) {
     Owners owners;
@@ -106,15 +101,7 @@ void Scoring::start(const Fields& fields) {
     tree.front().priority = fields.integer("priority", 0, INT32_MIN, INT32_MAX);
     tree.front().cache_salt = fields.text("cache_salt", "", context_.limits.salt_bytes);
     for (const Request& request : tree) context_.metrics.prompt_tokens += std::ssize(request.tokens);
-    const auto ticket = context_.engine.submit(std::move(tree),
-                                               std::make_shared<Sink>(shared_from_this(), std::move(owners)));
-    if (!ticket) {
-      cancel();
-      throw RequestError("the queue is full; try again later", "", 429, "queue_full");
-    }
-    const std::lock_guard lock(mutex_);
-    tickets_.push_back(*ticket);
-    if (cancelled_) context_.engine.cancel(*ticket);
+    submissions_.add(std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners)));
   }
 }
 

@@ -12,27 +12,13 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/mapped_file.h"
+#include "asynct/text/record_io.h"
 #include "asynct/text/tokenizer.h"
 
 namespace {
 
 using asynct::Token;
 using asynct::Tokenizer;
-
-bool read_record(std::string& record) {
-  std::uint32_t size = 0;
-  if (std::fread(&size, sizeof size, 1, stdin) != 1) return false;
-  record.resize(size);
-  if (std::fread(record.data(), 1, size, stdin) != size)
-    asynct::fail("stdin: a record of ", size, " bytes is cut");
-  return true;
-}
-
-void write_record(const void* data, std::size_t size) {
-  const auto length = static_cast<std::uint32_t>(size);
-  std::fwrite(&length, sizeof length, 1, stdout);
-  std::fwrite(data, 1, size, stdout);
-}
 
 std::vector<Token> as_tokens(const std::string& record) {
   std::vector<Token> tokens(record.size() / sizeof(Token));
@@ -52,16 +38,16 @@ void run(const std::string& path, const std::string& mode) {
                                   ? Tokenizer::load(path)
                                   : Tokenizer::from_json(asynct::read_file(path, std::size_t{1} << 28), path);
   std::string record;
-  while (read_record(record)) {
+  while (asynct::read_record(record)) {
     if (mode == "decode" || mode == "decode-skip" || mode == "stream") {
       const auto tokens = as_tokens(record);
       const std::string text =
           mode == "stream" ? stream(tokenizer, tokens) : tokenizer.decode(tokens, mode == "decode-skip");
-      write_record(text.data(), text.size());
+      asynct::write_record(text);
     } else if (mode.starts_with("encode")) {
       const auto tokens = tokenizer.encode(
           record, {.add_special_tokens = mode == "encode-special", .parse_special = mode != "encode-plain"});
-      write_record(tokens.data(), tokens.size() * sizeof(Token));
+      asynct::write_record({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(Token)});
     } else {
       asynct::fail("mode \"", mode,
                    "\": expected encode, encode-special, encode-plain, decode, decode-skip or stream");

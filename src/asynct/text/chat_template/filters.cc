@@ -9,6 +9,7 @@
 #include "asynct/text/chat_template/json_text.h"
 #include "asynct/text/chat_template/python_string.h"
 #include "asynct/text/chat_template/sequence_filters.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct::jinja {
 namespace {
@@ -126,7 +127,7 @@ Value default_value(Runtime& runtime, const Value& value, Arguments arguments) {
 std::optional<std::int64_t> truncate(double number) {
   if (std::isnan(number)) return std::nullopt;
   const double whole = std::trunc(number);
-  if (!(whole >= -0x1p63 && whole < 0x1p63)) fail("int: ", float_repr(number), " does not fit 64 bits");
+  if (!(whole >= -0x1p63 && whole < 0x1p63)) fail("int: ", python::repr(number), " does not fit 64 bits");
   return static_cast<std::int64_t>(whole);
 }
 
@@ -217,7 +218,7 @@ Value round_number(Runtime&, const Value& value, Arguments arguments) {
   const double unit = std::pow(10.0, static_cast<double>(digits));
   const double scaled =
       (real != nullptr ? *real : static_cast<double>(expect_integer(value, "round"))) * unit;
-  if (!std::isfinite(scaled)) fail("round: ", float_repr(scaled), " cannot be rounded");
+  if (!std::isfinite(scaled)) fail("round: ", python::repr(scaled), " cannot be rounded");
   return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/python_values.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct::jinja {
@@ -41,7 +42,7 @@ void append_json_string(std::string& out, std::string_view text, bool ensure_asc
 std::string json_float(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-  return float_repr(value);
+  return python::repr(value);
 }
 
 class Writer {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "asynct/base/error.h"
+#include "asynct/text/python_values.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct::jinja {
@@ -24,16 +25,10 @@ std::size_t last_length(std::string_view text) {
 bool contains(std::optional<std::string_view> set, std::string_view character) {
   // A match of a whole character is one of a character: no encoding of one begins within another.
   return set.has_value() ? set->find(character) != std::string_view::npos
-                         : is_space(first_of(character).value);
+                         : python::is_space(first_of(character).value);
 }
 
 }  // namespace
-
-bool is_space(char32_t c) {
-  if (c <= 0x20) return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
 
 std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters) {
   while (side != Side::kRight && !text.empty()) {
@@ -88,7 +83,7 @@ std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t
     while (size < text.size()) {
       const std::string_view rest = from_right ? text.substr(0, text.size() - size) : text.substr(size);
       const auto one = from_right ? last_length(rest) : static_cast<std::size_t>(first_of(rest).length);
-      if (is_space(first_of(from_right ? rest.substr(rest.size() - one) : rest).value)) break;
+      if (python::is_space(first_of(from_right ? rest.substr(rest.size() - one) : rest).value)) break;
       size += one;
     }
     parts.push_back(from_right ? text.substr(text.size() - size) : text.substr(0, size));
@@ -198,26 +193,6 @@ std::string escape_html(std::string_view text) {
     }
   }
   return out;
-}
-
-std::string float_repr(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
-  const std::string_view text(buffer, static_cast<std::size_t>(end - buffer));
-  const std::size_t e = text.find('e');
-  int exponent = 0;
-  std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), end, exponent);
-  if (exponent < -4 || exponent >= 16) return std::string(text);
-  std::string digits;
-  for (const char c : text.substr(0, e))
-    if (c >= '0' && c <= '9') digits += c;
-  const std::string sign = std::signbit(value) ? "-" : "";
-  if (exponent < 0) return cat(sign, "0.", std::string(static_cast<std::size_t>(-exponent - 1), '0'), digits);
-  const auto whole = static_cast<std::size_t>(exponent) + 1;
-  if (digits.size() < whole) digits.append(whole - digits.size(), '0');
-  return cat(sign, digits.substr(0, whole), ".", digits.size() > whole ? digits.substr(whole) : "0");
 }
 
 namespace {

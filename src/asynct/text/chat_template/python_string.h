@@ -6,12 +6,9 @@
 #include <string_view>
 #include <vector>
 
-// Python's str, int(str), float(str) and repr() on well-formed UTF-8. Positions and lengths are in characters
-// unless they are called bytes.
+// Python's str, int(str), float(str) and repr(str) on well-formed UTF-8. Positions and lengths are in
+// characters unless they are called bytes.
 namespace asynct::jinja {
-
-/// str.isspace() of one character.
-bool is_space(char32_t c);
 
 enum class Side : std::uint8_t { kLeft, kRight, kBoth };
 
@@ -55,9 +52,6 @@ std::string escape_html(std::string_view text);
 
 /// repr(text), appended.
 void append_string_repr(std::string& out, std::string_view text);
-
-/// repr(float).
-std::string float_repr(double value);
 
 /// int(text, base), base 0 or 2 to 36; nothing when it is no integer. Errors: beyond 64 bits.
 std::optional<std::int64_t> parse_integer(std::string_view text, int base);

@@ -14,26 +14,12 @@
 
 #include "asynct/base/error.h"
 #include "asynct/text/chat_template/chat_template.h"
+#include "asynct/text/record_io.h"
 
 namespace {
 
 using asynct::ChatTemplate;
 using asynct::Json;
-
-bool read_record(std::string& record) {
-  std::uint32_t size = 0;
-  if (std::fread(&size, sizeof size, 1, stdin) != 1) return false;
-  record.resize(size);
-  if (std::fread(record.data(), 1, size, stdin) != size)
-    asynct::fail("stdin: a record of ", size, " bytes is cut");
-  return true;
-}
-
-void write_record(const std::string& record) {
-  const auto length = static_cast<std::uint32_t>(record.size());
-  std::fwrite(&length, sizeof length, 1, stdout);
-  std::fwrite(record.data(), 1, record.size(), stdout);
-}
 
 Json render(const Json& request) {
   asynct::ChatTemplateOptions options;
@@ -49,8 +35,8 @@ Json render(const Json& request) {
 
 void render_records() {
   std::string record;
-  while (read_record(record))
-    write_record(asynct::dump_json(render(asynct::parse_json(record, "stdin", 256))));
+  while (asynct::read_record(record))
+    asynct::write_record(asynct::dump_json(render(asynct::parse_json(record, "stdin", 256))));
 }
 
 void render_checkpoint(const char* path) {

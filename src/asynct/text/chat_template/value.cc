@@ -6,6 +6,7 @@
 #include "asynct/text/chat_template/evaluator.h"
 #include "asynct/text/chat_template/python_string.h"
 #include "asynct/text/chat_template/runtime.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct::jinja {
 namespace {
@@ -265,7 +266,7 @@ void append_repr(Runtime& runtime, std::string& out, const Value& value) {
   } else if (const auto* integer = value.as<std::int64_t>()) {
     out += cat(*integer);
   } else if (const auto* number = value.as<double>()) {
-    out += float_repr(*number);
+    out += python::repr(*number);
   } else if (const String* text = value.string()) {
     if (text->markup) out += "Markup(";
     append_string_repr(out, text->text);
