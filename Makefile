@@ -4,7 +4,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
-.PHONY: run build deps test test-cpp test-python test-diff test-page asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
+.PHONY: run build deps test test-cpp test-python test-diff test-page test-gpu asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
 
 # Builds the program alone; the tests are left to `make test`.
 run: deps
@@ -57,6 +57,16 @@ fuzz-smoke: deps
 	cmake --preset fuzz
 	cmake --build build-fuzz --target fuzzers
 	fuzz/smoke.sh build-fuzz
+
+# Kernels on the GPU of this machine (Hopper); fails where there is none. GPU_TEST names a binary that was built elsewhere.
+GPU_TEST ?= build/gpu_test
+SANITIZE ?= compute-sanitizer --error-exitcode 1
+test-gpu: $(GPU_TEST)
+	$(GPU_TEST)
+	for tool in memcheck racecheck synccheck initcheck; do \
+	  $(SANITIZE) --tool $$tool $(GPU_TEST) --gtest_filter='Random/Decode.equals_the_reference/[0-9]:DecodeSkips.*' || exit 1; done
+
+build/gpu_test: build
 
 # The server's page in headless Chromium, beside a stand-in for the server and the real one.
 PAGE_ENV ?= .venv-page

@@ -1,0 +1,99 @@
+#include "asynct/ops/attention/cuda/decode.h"
+
+#include "asynct/ops/attention/cuda/decode.cuh"
+#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/tensor_map.h"
+
+namespace asynct::cuda {
+namespace {
+
+int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
+template <class Traits>
+void launch(const DecodeArgs& args, cudaStream_t stream) {
+  const auto kernel = decode_kernel<Traits>;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Traits::kSharedBytes),
+        "cudaFuncSetAttribute");
+  cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(multiprocessors()),
+                                     .blockDim = Traits::kWarps * 32,
+                                     .dynamicSmemBytes = Traits::kSharedBytes,
+                                     .stream = stream,
+                                     .attrs = &overlap,
+                                     .numAttrs = 1};
+  check(cudaLaunchKernelEx(&config, kernel, args), "decode");
+}
+
+/// Rows of 8 are the rule: a KV head's queries of one token.
+template <class Element, int kDim, int kPool>
+void launch_rows(const DecodeArgs& args, cudaStream_t stream) {
+  if (args.most_rows <= 8) return launch<DecodeTraits<Element, kDim, kPool, 1>>(args, stream);
+  launch<DecodeTraits<Element, kDim, kPool, 2>>(args, stream);
+}
+
+template <class Element, int kDim>
+void launch_pool(const DecodeArgs& args, std::int32_t pool_size, cudaStream_t stream) {
+  switch (pool_size) {
+    case 1:
+      return launch_rows<Element, kDim, 1>(args, stream);
+    case 2:
+      return launch_rows<Element, kDim, 2>(args, stream);
+    case 3:
+      return launch_rows<Element, kDim, 3>(args, stream);
+    case 5:
+      return launch_rows<Element, kDim, 5>(args, stream);
+    default:
+      fail("decode: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
+  }
+}
+
+template <class Element>
+void launch_dim(const DecodeArgs& args, std::int32_t head_dim, std::int32_t pool_size, cudaStream_t stream) {
+  switch (head_dim) {
+    case 64:
+      return launch_pool<Element, 64>(args, pool_size, stream);
+    case 128:
+      return launch_pool<Element, 128>(args, pool_size, stream);
+    default:
+      fail("decode: head_dim ", head_dim, ", expected 64 or 128");
+  }
+}
+
+}  // namespace
+
+void set_keys(DecodeArgs& args, const KvView& key, DType dtype, std::int32_t blocks, std::int32_t block_size,
+              std::int32_t kv_heads, std::int32_t head_dim) {
+  TensorMapShape shape = {.dtype = dtype};
+  const auto bytes = [](std::int64_t elements) { return static_cast<std::uint64_t>(2 * elements); };
+  const auto halves = static_cast<std::uint32_t>(head_dim / 64);
+  shape.size = {64, static_cast<std::uint64_t>(block_size), halves, static_cast<std::uint64_t>(kv_heads),
+                static_cast<std::uint64_t>(blocks)};
+  shape.stride = {bytes(key.token_stride), 128, bytes(key.head_stride), bytes(key.block_stride)};
+  const bool whole = block_size >= kTileKeys;
+  shape.box = {64, static_cast<std::uint32_t>(whole ? kTileKeys : block_size), whole ? halves : 1, 1, 1};
+  args.key_map = make_tensor_map(key.data, shape);
+  shape.box = {64, kHaloKeys, 1, 1, 1};
+  args.halo_map = make_tensor_map(key.data, shape);
+}
+
+void run_decode(const DecodeArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
+                cudaStream_t stream) {
+  if (args.unit_count == 0) return;
+  switch (dtype) {
+    case DType::bf16:
+      return launch_dim<__nv_bfloat16>(args, head_dim, pool_size, stream);
+    case DType::f16:
+      return launch_dim<__half>(args, head_dim, pool_size, stream);
+    default:
+      fail("decode: dtype ", name(dtype), ", expected bf16 or f16");
+  }
+}
+
+}  // namespace asynct::cuda

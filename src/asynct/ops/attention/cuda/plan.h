@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "asynct/ops/attention/cuda/args.h"
+
+namespace asynct::cuda {
+
+/// Decode's work of one step, made on the host once and shared by all layers. Reuses its memory.
+struct DecodePlan {
+  std::vector<DecodeUnit> units;  // longest first
+  std::int32_t slots = 0;         // partial sums that a launch leaves
+
+  /// Sequences with `query_start[i + 1] - query_start[i]` rows on `context_length[i]` keys; those without
+  /// rows are skipped. Rows times heads a KV head are at most kDecodeRows. `warps` run at once: units are as
+  /// long as keeps them all busy.
+  void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+             std::int32_t kv_heads, std::int32_t warps);
+};
+
+}  // namespace asynct::cuda

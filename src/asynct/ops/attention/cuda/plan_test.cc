@@ -1,0 +1,91 @@
+#include "asynct/ops/attention/cuda/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "asynct/base/error.h"
+#include "asynct/ops/attention/cuda/factors.h"
+#include "asynct/ops/attention/cuda/policy.h"
+
+namespace asynct::cuda {
+namespace {
+
+TEST(Policy, chunks_and_spans_cover_the_context) {
+  EXPECT_EQ(chunks_of(1), 1);
+  EXPECT_EQ(chunks_of(kChunkKeys), 1);
+  EXPECT_EQ(chunks_of(kChunkKeys + 1), 2);
+  EXPECT_EQ(spans_of(kChunkKeys * kSpanChunks), 1);
+  EXPECT_EQ(spans_of(kChunkKeys * kSpanChunks + 1), 2);
+}
+
+TEST(DecodePlan, gives_each_chunk_to_one_unit_within_its_span) {
+  std::mt19937 random(1);
+  const auto pick = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::int32_t> query_start = {0};
+    std::vector<std::int32_t> context;
+    for (int i = pick(0, 12); i > 0; --i) {
+      query_start.push_back(query_start.back() + pick(0, 3));
+      context.push_back(pick(3, pick(0, 3) == 0 ? 20000 : 1500));
+    }
+    const std::int32_t heads = pick(1, 4);
+    DecodePlan plan;
+    plan.build(query_start, context, heads, pick(1, 2000));
+    std::map<std::tuple<int, int, int>, int> slot_of;
+    std::set<int> slots;
+    std::int32_t before = kChunkKeys * kSpanChunks;
+    for (const DecodeUnit& unit : plan.units) {
+      const auto s = static_cast<std::size_t>(unit.sequence);
+      EXPECT_EQ(unit.context, context[s]);
+      EXPECT_EQ(unit.first_row, query_start[s]);
+      EXPECT_EQ(unit.tokens, query_start[s + 1] - query_start[s]);
+      EXPECT_GT(unit.tokens, 0);
+      EXPECT_EQ(unit.chunk / kSpanChunks, (unit.chunk + unit.chunks - 1) / kSpanChunks);
+      if (unit.chunk % kSpanChunks == 0) {
+        EXPECT_EQ(unit.leading, unit.chunks);
+      }
+      const std::int32_t keys =
+          std::min(unit.context, (unit.chunk + unit.chunks) * kChunkKeys) - unit.chunk * kChunkKeys;
+      EXPECT_LE(keys, before);
+      before = keys;
+      for (std::int32_t chunk = unit.chunk; chunk < unit.chunk + unit.chunks; ++chunk) {
+        EXPECT_TRUE(
+            slot_of.emplace(std::tuple(unit.sequence, unit.kv_head, chunk), unit.first_slot + chunk).second);
+        EXPECT_TRUE(slots.insert(unit.first_slot + chunk).second);
+      }
+    }
+    std::size_t wanted = 0;
+    for (std::size_t i = 0; i < context.size(); ++i)
+      if (query_start[i + 1] > query_start[i])
+        wanted += static_cast<std::size_t>(heads * chunks_of(context[i]));
+    EXPECT_EQ(slot_of.size(), wanted);
+    EXPECT_EQ(plan.slots, static_cast<std::int32_t>(wanted));
+    EXPECT_TRUE(slots.empty() || *slots.rbegin() < plan.slots);
+  }
+}
+
+TEST(DecodePlan, cuts_where_warps_would_be_idle) {
+  const std::vector<std::int32_t> one_row = {0, 1};
+  DecodePlan plan;
+  plan.build(one_row, std::vector<std::int32_t>{65536}, 4, 1056);
+  EXPECT_EQ(plan.units.size(), 1024u);
+  plan.build(one_row, std::vector<std::int32_t>{65536}, 4, 64);
+  EXPECT_EQ(plan.units.size(), 64u);
+}
+
+TEST(HeadFactors, hold_scale_and_pool_size) {
+  const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.5F, .pool_size = 2};
+  const auto factors = head_factors(config, {.sigma = {1, 2}, .gain = {1, 3}});
+  EXPECT_FLOAT_EQ(factors[1].slope, 0.5F);
+  EXPECT_FLOAT_EQ(factors[1].bias, 0);
+  EXPECT_FLOAT_EQ(factors[1].sigma, 0.5F);
+  EXPECT_FLOAT_EQ(factors[1].gain, 3);
+  EXPECT_THROW(head_factors({.heads = 1, .scale = -1}, {}), Error);
+}
+
+}  // namespace
+}  // namespace asynct::cuda

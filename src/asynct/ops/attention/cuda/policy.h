@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+// Sizes that the plan on the host and the kernels share. All of them are part of the reduction order: a row's
+// result depends on its own keys and on these numbers only.
+namespace asynct::cuda {
+
+/// Keys are summed in chunks, aligned to absolute position; chunk sums are added in order within a span of
+/// chunks, span sums in order. Two levels, so that the last block to arrive never adds more than a few dozen
+/// sums: 65,536 keys are 16 spans of 16 chunks.
+inline constexpr std::int32_t kChunkKeys = 256;
+inline constexpr std::int32_t kSpanChunks = 16;
+
+/// Keys of one step of a product A V (the k of a matrix instruction). A lane of a quad owns kTileKeys / 4
+/// consecutive keys, so that pooling takes registers and pool_size - 1 shuffles (docs/notes/key-order.md).
+inline constexpr std::int32_t kTileKeys = 16;
+
+/// Keys that are copied for their scores alone, which a chunk's first keys are pooled with: at least
+/// pool_size - 1.
+inline constexpr std::int32_t kHaloKeys = 4;
+
+/// Query rows of one unit of decode: the query heads of a KV group times the sequence's rows in this step.
+inline constexpr std::int32_t kDecodeRows = 16;
+
+constexpr std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
+constexpr std::int32_t chunks_of(std::int32_t context) { return divide_up(context, kChunkKeys); }
+constexpr std::int32_t spans_of(std::int32_t context) { return divide_up(chunks_of(context), kSpanChunks); }
+
+static_assert(kChunkKeys % kTileKeys == 0);
+
+}  // namespace asynct::cuda

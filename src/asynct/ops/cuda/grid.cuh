@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+// What happens between blocks and between kernels.
+namespace asynct::cuda {
+
+/// Programmatic dependent launch (sm_90): lets the next kernel of the stream begin where blocks of this one
+/// have left.
+__device__ inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+/// Returns when the kernel before has ended and its writes are visible; at once in an ordinary launch.
+__device__ inline void wait_for_launcher() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// What the thread wrote or saw before is visible to whoever reads the sum after; what others released is
+/// visible here.
+__device__ inline std::uint32_t fetch_add_acq_rel(std::uint32_t* counter, std::uint32_t value) {
+  std::uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(counter), "r"(value)
+               : "memory");
+  return before;
+}
+
+}  // namespace asynct::cuda
