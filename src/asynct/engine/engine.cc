@@ -361,7 +361,7 @@ void Engine::remove_subtree(Node& top, bool keep, FinishReason reason, std::stri
 EngineSnapshot Engine::snapshot() const {
   EngineSnapshot snapshot;
   scheduler_.describe(snapshot);
-  for (const auto& [id, node] : nodes_)
+  for (const auto& [id, node] : nodes_) {
     snapshot.members.push_back({.id = id,
                                 .parent = node->parent != nullptr ? node->parent->id : -1,
                                 .priority = node->request.priority,
@@ -376,6 +376,8 @@ EngineSnapshot Engine::snapshot() const {
                                 .lent = node->lent,
                                 .borrowed = node->borrowed,
                                 .children = node->children.size()});
+    if (node->awaited) snapshot.members.back().awaits = node->awaited->source;
+  }
   return snapshot;
 }
 
