@@ -256,5 +256,34 @@ class FullQueueTest : public HandlersTest {
 
 TEST_F(FullQueueTest, IsTold) { EXPECT_EQ(refusal(R"({"prompt": [1]})").substr(0, 3), "429"); }
 
+class ShortQueueTest : public HandlersTest {
+ protected:
+  ShortQueueTest() : HandlersTest(200, 2) {}
+};
+
+TEST_F(ShortQueueTest, TakesAllPromptsOfARequestOrNone) {
+  model.paused = true;
+  const auto running = post(R"({"prompt": [1,2,3], "max_tokens": 1})");
+  while (engine.status().queued > 0) std::this_thread::yield();
+  const auto waiting = post(R"({"prompt": [4,5], "max_tokens": 1})");  // leaves room for one
+  for (const char* const more : {"", R"(, "stream": true)", R"(, "n": 2)"})
+    EXPECT_EQ(refusal(cat(R"({"prompt": [[6],[7]], "max_tokens": 5)", more, "}")).substr(0, 3),
+              std::string_view(more).ends_with('2') ? "400" : "429")
+        << more;
+  try {
+    post(R"({"context": [1], "continuations": [[2], [3]]})", handle_score);  // one tree
+    post(R"({"context": [1], "continuations": [[2], [3]]})", handle_score);
+    ADD_FAILURE() << "the queue is full";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.status, 429);
+  }
+  EXPECT_EQ(metrics.prompt_tokens, 3 + 2 + 1);
+  model.paused = false;
+  running->wait();
+  waiting->wait();
+  engine.shut_down(std::chrono::seconds(10));
+  EXPECT_EQ(engine.status().counters.prompt_tokens, 3 + 2 + 1) << "nothing of the refused has run";
+}
+
 }  // namespace
 }  // namespace asynct::serve

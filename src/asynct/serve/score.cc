@@ -95,14 +95,18 @@ void Scoring::start(const Fields& fields) {
   responder_->on_disconnect([weak = weak_from_this()] {
     if (const auto scoring = weak.lock()) scoring->submissions_.cancel();
   });
+  std::vector<Submission> submissions;
+  std::int64_t tokens = 0;
   for (std::size_t i = 0; i < trees.count(); ++i) {
     Owners owners;
     std::vector<Request> tree = trees.tree(i, owners);
     tree.front().priority = fields.integer("priority", 0, INT32_MIN, INT32_MAX);
     tree.front().cache_salt = fields.text("cache_salt", "", context_.limits.salt_bytes);
-    for (const Request& request : tree) context_.metrics.prompt_tokens += std::ssize(request.tokens);
-    submissions_.add(std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners)));
+    for (const Request& request : tree) tokens += std::ssize(request.tokens);
+    submissions.push_back({std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners))});
   }
+  submissions_.submit(std::move(submissions));
+  context_.metrics.prompt_tokens += tokens;
 }
 
 void Scoring::publish() {
