@@ -229,6 +229,20 @@ TEST_F(HandlersTest, RefusalsNameTheField) {
     EXPECT_EQ(refusal(body).substr(0, std::string_view(expected).size()), expected) << body;
 }
 
+TEST_F(HandlersTest, LongTextsAreRefusedBeforeTheyAreTokens) {
+  const std::string text(std::size_t{8} << 20, 'x');
+  EXPECT_EQ(
+      refusal(cat(R"({"prompt": ")", text, "\"}")),
+      "400 prompt: This model's maximum context length is 200 tokens; the 8388608 bytes of prompt are more");
+  try {
+    post(cat(R"({"context": ")", text, R"(", "continuations": ["a", "b"]})"), handle_score);
+    ADD_FAILURE() << "accepted";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param, "context");
+    EXPECT_EQ(error.code, "context_length_exceeded");
+  }
+}
+
 TEST_F(HandlersTest, ScoresAreSumsOverTheContinuation) {
   const auto responder =
       post(R"({"context": [1,2,3,4,5,6,7,8,9], "continuations": [[10],[11,12],[10,13]]})", handle_score);

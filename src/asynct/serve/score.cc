@@ -170,8 +170,15 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
     const auto texts =
         fields.texts("continuations", context.limits.continuations, context.limits.prompt_bytes);
     const std::string text = fields.text("context", {}, context.limits.prompt_bytes);
-    for (TokenPair& pair : PromptEncoder(context.tokenizer, BosMode::tokenizer).encode_pairs(text, texts))
-      add(std::move(pair.context), pair.continuation);
+    const auto most = static_cast<std::size_t>(context.max_length) + 1;
+    try {
+      const PromptEncoder encoder(context.tokenizer, BosMode::tokenizer, most);
+      for (TokenPair& pair : encoder.encode_pairs(text, texts))
+        add(std::move(pair.context), pair.continuation);
+    } catch (const TooManyTokens&) {
+      throw RequestError(cat("context: more than ", most, " tokens, alone or with a continuation"), "context",
+                         400, "context_length_exceeded");
+    }
   } else if (before->is_array()) {
     const auto most = static_cast<std::size_t>(context.max_length) + 1;
     const auto head = token_ids(*before, "context", most, context.vocabulary);
