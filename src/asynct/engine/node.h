@@ -96,7 +96,8 @@ struct Work {
   std::size_t target_end = 0;
   std::size_t first_score = 0;   // of the step's scores
   std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
-  Token sampled = -1;            // from it; -1: its logits hold a NaN
+  Token sampled = -1;            // from it; -1: its logits hold a NaN, or ...
+  bool all_banned = false;       // ... the request's own parameters leave no token
 };
 
 }  // namespace asynct

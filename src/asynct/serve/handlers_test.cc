@@ -182,6 +182,17 @@ TEST_F(HandlersTest, LogitsThatAreNoNumbersAreSaidToBe) {
   EXPECT_EQ(good->status, 200);
 }
 
+TEST_F(HandlersTest, ParametersThatLeaveNoTokenAreTheClientsFault) {
+  for (const char* const stream : {"true", "false"}) {
+    const auto responder =
+        post(cat(R"({"prompt": [1], "max_tokens": 3, "allowed_token_ids": [49], "min_tokens": 1, "stream": )",
+                 stream, "}"));
+    responder->wait();
+    EXPECT_EQ(responder->status, 400);
+    EXPECT_NE(responder->body.find("no token is allowed"), std::string::npos) << responder->body;
+  }
+}
+
 TEST_F(HandlersTest, WhoLeavesIsCancelledAndLeavesNothing) {
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
