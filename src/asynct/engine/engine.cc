@@ -180,7 +180,7 @@ void Engine::build() {
 void Engine::run_model() {
   if (builder_.rows() == 0) return;
   if (!scheduler_.copies().empty()) model_.copy_blocks(scheduler_.copies());
-  model_.forward(builder_.batch());
+  model_.forward(builder_.batch(scheduler_.most_blocks()));
   scores_.resize(targets_.size());
   if (!targets_.empty()) model_.score(targets_, scores_);
   rank_targets();

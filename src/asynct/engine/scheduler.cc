@@ -299,7 +299,9 @@ void Scheduler::start(Node& node, const Plan& plan) {
   }
   // All that it will hold, so that no later step allocates.
   const auto to_come = static_cast<std::size_t>(node.request.max_new_tokens - node.generated());
-  node.sequence.reserve(node.begin + static_cast<std::int64_t>(node.tokens.size() + to_come) - plan.length);
+  const std::int64_t length = node.end() + static_cast<std::int64_t>(to_come);
+  node.sequence.reserve(length - plan.length);
+  most_blocks_ = std::max(most_blocks_, (length + options_.block_size - 1) / options_.block_size);
   node.tokens.reserve(node.tokens.size() + to_come);
   node.cached_blocks = cache_ != nullptr ? plan.length / options_.block_size : 0;
   if (node.parent != nullptr && !node.parent->lent) {

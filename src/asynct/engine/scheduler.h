@@ -61,6 +61,9 @@ class Scheduler {
   /// Forgets all cached prefixes. False while any block is in use.
   bool reset_cache();
 
+  /// Blocks that a request which has started may come to hold, the most so far.
+  std::int64_t most_blocks() const { return most_blocks_; }
+
   const EngineCounters& counters() const { return counters_; }
   std::int32_t running() const { return running_; }
   std::int32_t waiting() const { return static_cast<std::int32_t>(waiting_.size()); }
@@ -107,6 +110,7 @@ class Scheduler {
   std::int32_t running_ = 0;
   Node* admitted_ = nullptr;   // by the last admit_next()
   std::int64_t promised_ = 0;  // sum over started_
+  std::int64_t most_blocks_ = 0;
 
   // Of one step; memory is kept.
   std::vector<Work> work_;
