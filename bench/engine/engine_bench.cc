@@ -56,6 +56,7 @@ void measure(int sequences, int steps, bool prefix_cache) {
                     .max_new_tokens = steps + 64}});
   for (int i = 0; i < 64; ++i) engine.step(listener);
   std::vector<double> micros;
+  micros.reserve(static_cast<std::size_t>(steps));
   int allocating = 0;
   for (int i = 0; i < steps - 64; ++i) {
     const std::int64_t before = allocations();

@@ -133,6 +133,6 @@ def test_scores_of_asynct_eval(server, expected, task_manager, task, concurrent,
     prompt_tokens, rows = (after[n] - before[n] for n in ("vllm:prompt_tokens_total", "asynct:rows_total"))
     assert prompt_tokens > 0
     if task == "arc_easy":
-        # Answers of one question come at different times, and its context is computed once; but with many prompts on
-        # their way, some that share it start in the same step.
-        assert rows < (0.7 if concurrent * batch <= 8 else 0.85) * prompt_tokens
+        # The context of one question is computed once, also when its answers start in the same step: it takes 41 %
+        # with one request at a time as with 128.
+        assert rows < 0.45 * prompt_tokens

@@ -138,7 +138,7 @@ std::vector<Outcome> run_alone(ModelRunner& model, const std::vector<Tree>& tree
 /// All trees in one engine, in random order, with steps and cancelled strangers in between. Outcomes as
 /// above.
 std::vector<Outcome> run_together(ModelRunner& model, const EngineOptions& options,
-                                  const std::vector<Tree>& trees, std::mt19937& random) {
+                                  const std::vector<Tree>& trees, std::mt19937& random, int& waits) {
   Engine engine(model, options);
   Recorder recorder;
   std::vector<std::size_t> order(trees.size());
@@ -148,17 +148,22 @@ std::vector<Outcome> run_together(ModelRunner& model, const EngineOptions& optio
   std::vector<RequestId> strangers;
   const auto step = [&] {
     const bool more = engine.step(recorder);
-    EXPECT_EQ(engine.check_invariants(), "");
+    const EngineSnapshot snapshot = engine.snapshot();
+    EXPECT_EQ(check(snapshot), "");
+    for (const auto& member : snapshot.members) waits += member.awaits ? 1 : 0;
     return more;
   };
   for (const std::size_t index : order) {
+    // With a prefix cache a twin that goes before computes what the tree waits for, until it is cancelled.
+    const bool twin = options.prefix_cache && random() % 2 == 0;
+    strangers.push_back(engine.submit(twin ? trees[index] : random_tree(random)));
     first[index] = engine.submit(trees[index]);
-    strangers.push_back(engine.submit(random_tree(random)));
     for (auto steps = random() % 4; steps > 0; --steps) step();
     if (random() % 2 == 0) engine.cancel(strangers[random() % strangers.size()], recorder);
   }
   while (step()) {
   }
+  EXPECT_EQ(engine.counters().cached_tokens > 0, options.prefix_cache);
   std::vector<Outcome> outcomes;
   for (std::size_t t = 0; t < trees.size(); ++t)
     for (std::size_t i = 0; i < trees[t].size(); ++i)
@@ -220,11 +225,14 @@ TEST_P(EngineDeterminism, RequestsAreTheSameBitsInAnyCompany) {
   }
   ASSERT_GT(ledger.contexts(), 500U);
   int split_steps = 0;
+  int waits = 0;  // of requests for what another one computes
   struct Run {
     int threads;
     std::int64_t batch_tokens;
+    bool prefix_cache = false;
   };
-  for (const auto [threads, batch_tokens] : {Run{1, 61}, Run{2, 9}, Run{2, 61}, Run{2, 1024}}) {
+  for (const auto [threads, batch_tokens, prefix_cache] :
+       {Run{1, 61}, Run{2, 9}, Run{2, 61}, Run{2, 1024}, Run{2, 61, true}, Run{2, 300, true}}) {
     RecordingRunner model(model_, options(threads, batch_tokens, kSmallCache), ledger);
     ASSERT_EQ(model.cache().blocks(), kSmallCache);
     const std::size_t repeated = ledger.repeated();
@@ -232,8 +240,9 @@ TEST_P(EngineDeterminism, RequestsAreTheSameBitsInAnyCompany) {
                                        {.blocks = kSmallCache,
                                         .block_size = kBlockSize,
                                         .batch_tokens = batch_tokens,
-                                        .max_sequences = static_cast<std::int32_t>(1 + random_() % 9)},
-                                       trees, random_);
+                                        .max_sequences = static_cast<std::int32_t>(1 + random_() % 9),
+                                        .prefix_cache = prefix_cache},
+                                       trees, random_, waits);
     ASSERT_EQ(outcomes.size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(outcomes[i] == expected[i])
@@ -242,6 +251,7 @@ TEST_P(EngineDeterminism, RequestsAreTheSameBitsInAnyCompany) {
     if (threads > 1) split_steps += model.split_steps();
   }
   EXPECT_GT(split_steps, 20);
+  EXPECT_GT(waits, 0);
 }
 
 // What an evaluation asks: log-likelihoods and texts through OfflineModel, which finds the shared prefixes

@@ -43,7 +43,8 @@ void RecordingRunner::copy_blocks(std::span<const BlockCopy> copies) {
 
 void RecordingRunner::forward(const StepBatch& batch) {
   for (std::size_t row = 0; row < batch.tokens.size(); ++row)
-    tokens_[static_cast<std::size_t>(batch.slot_mapping[row])] = batch.tokens[row];
+    if (batch.slot_mapping[row] >= 0)
+      tokens_[static_cast<std::size_t>(batch.slot_mapping[row])] = batch.tokens[row];
   split_steps_ += splits(batch);
   CpuRunner::forward(batch);
   record_rows(batch);

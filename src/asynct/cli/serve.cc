@@ -60,6 +60,10 @@ void add_serve(CLI::App& app) {
   command.add_option("--served-model-name", api.served_names,
                      "what requests call the model (default: MODEL and its last part)");
   command.add_option("--api-key", arguments->api_keys, "accepted keys (default: no key is asked for)");
+  command.add_option(
+      "--allowed-host", api.http.allowed_hosts,
+      "names that requests may call it by in Host, or *; on a loopback address localhost, 127.0.0.1 "
+      "and [::1] are (default: those, elsewhere any)");
   command.add_option("--allowed-origin", api.http.allowed_origins,
                      "CORS: origins of pages that may call, or * (default: none)");
   command.add_option("--chat-template", api.chat_template,
@@ -87,6 +91,11 @@ void add_serve(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--max-connections", api.http.max_connections, "open at once")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--max-connections-per-address", api.http.max_connections_per_address,
+                  "open at once from one IP address; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command.add_option("--drain-seconds", arguments->drain_seconds, "for running requests when stopped")
       ->check(CLI::Range(0.0, 3600.0))

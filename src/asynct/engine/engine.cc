@@ -17,6 +17,11 @@ constexpr std::size_t kMaxLogits = std::size_t{1} << 22;
 constexpr std::string_view kNanLogits =
     "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
 
+constexpr std::string_view kNoToken =
+    "no token is allowed: the request's parameters ban them all (allowed_token_ids without bad_words, and "
+    "without "
+    "end tokens before min_tokens)";
+
 EngineOptions checked(EngineOptions options) {
   if (options.batch_tokens < 1) fail("batch tokens: ", options.batch_tokens, ", expected at least 1");
   if (options.max_sequences < 1) fail("sequences a step: ", options.max_sequences, ", expected at least 1");
@@ -90,6 +95,7 @@ std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree)
       std::vector<Token> prompt;
       copy_tokens(*node, 0, node->end(), prompt);
       node->processor.emplace(node->request.sampling, prompt, node->request.end_tokens);
+      if (!node->processor->allows_any(model_.vocabulary())) throw Error(std::string(kNoToken));
     }
     nodes.push_back(std::move(node));
   }
@@ -174,7 +180,7 @@ void Engine::build() {
 void Engine::run_model() {
   if (builder_.rows() == 0) return;
   if (!scheduler_.copies().empty()) model_.copy_blocks(scheduler_.copies());
-  model_.forward(builder_.batch());
+  model_.forward(builder_.batch(scheduler_.most_blocks()));
   scores_.resize(targets_.size());
   if (!targets_.empty()) model_.score(targets_, scores_);
   rank_targets();
@@ -235,6 +241,7 @@ void Engine::choose(Work& work, std::span<float> logits) {
   work.sampled = sampling.temperature == 0
                      ? argmax(logits)
                      : sampler_.sample(logits, sampling, static_cast<std::uint64_t>(node.generated()));
+  if (work.sampled < 0 && processed) work.all_banned = !node.processor->allows_any(std::ssize(logits));
   if (node.request.logprobs >= 0 && !top_logprobs(raw, node.request.logprobs, work.sampled, node.logprobs))
     work.sampled = -1;
 }
@@ -274,7 +281,8 @@ void Engine::publish(Work& work, EngineListener& listener) {
   const auto scores = std::span(scores_).subspan(work.first_score, work.target_end - work.target_begin);
   const bool bad =
       std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
-  if (bad || (work.sample_row >= 0 && work.sampled < 0)) return fail_tree(node, kNanLogits, listener);
+  if (bad || (work.sample_row >= 0 && work.sampled < 0))
+    return fail_tree(node, work.all_banned ? kNoToken : kNanLogits, listener);
   scheduler_.commit(work);
   deliver_scores(work, scores, listener);
   if (work.sample_row >= 0) {
@@ -361,7 +369,7 @@ void Engine::remove_subtree(Node& top, bool keep, FinishReason reason, std::stri
 EngineSnapshot Engine::snapshot() const {
   EngineSnapshot snapshot;
   scheduler_.describe(snapshot);
-  for (const auto& [id, node] : nodes_)
+  for (const auto& [id, node] : nodes_) {
     snapshot.members.push_back({.id = id,
                                 .parent = node->parent != nullptr ? node->parent->id : -1,
                                 .priority = node->request.priority,
@@ -376,6 +384,8 @@ EngineSnapshot Engine::snapshot() const {
                                 .lent = node->lent,
                                 .borrowed = node->borrowed,
                                 .children = node->children.size()});
+    if (node->awaited) snapshot.members.back().awaits = node->awaited->source;
+  }
   return snapshot;
 }
 

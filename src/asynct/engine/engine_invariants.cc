@@ -80,6 +80,8 @@ std::string check_states(const EngineSnapshot& snapshot, const Members& members)
     if (has_started != started.contains(member.id) ||
         (member.state == State::waiting) != waiting.contains(member.id))
       return cat("request ", member.id, " is in the wrong list");
+    if (member.awaits && (has_started || *member.awaits >= std::pair(member.priority, member.id)))
+      return cat("request ", member.id, " waits for the prefix of ", member.awaits->second);
     if (!has_started && member.promise != 0) return cat("request ", member.id, " waits with a promise");
     running += member.state == State::running ? 1 : 0;
     promised += member.promise;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct EngineSnapshot {
     bool lent = false;
     bool borrowed = false;
     std::size_t children = 0;
+    std::optional<OrderKey> awaits;  // who computes a prefix for it, or did until this step
   };
 
   std::int32_t block_size = 0;
@@ -47,7 +49,7 @@ struct EngineSnapshot {
 /// Empty when everything adds up, else the first thing that does not. Reference counts equal what tables
 /// hold, the free queue is what nobody holds, each request is in exactly the list its state says and lists
 /// are in order, every token is accounted for, cached chains hang together, promises are those of their
-/// owners.
+/// owners, and whoever waits for another's prefix stands behind it.
 std::string check(const EngineSnapshot& snapshot);
 
 }  // namespace asynct

@@ -198,6 +198,45 @@ TEST(Engine, NaNIsNoToken) {
   EXPECT_NE(recorder.outcomes[bad].error.find("NaN"), std::string::npos);
 }
 
+std::string refusal(Engine& engine, Request request) {
+  try {
+    engine.submit({std::move(request)});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Engine, SaysWhenItsParametersLeaveNoToken) {
+  FakeRunner model(100);
+  Engine engine(model, {.blocks = 100, .block_size = kBlock});
+  Recorder recorder;
+  std::vector<std::vector<Token>> all(kVocabulary);
+  for (Token token = 0; token < kVocabulary; ++token) all[static_cast<std::size_t>(token)] = {token};
+  const SamplingParams nothing[] = {
+      {.allowed_tokens = {5, 6}, .bad_words = {{6}, {5}}},
+      {.min_tokens = 1, .allowed_tokens = {7}},
+      {.min_tokens = 1, .allowed_tokens = {7, 8}, .bad_words = {{1, 2, 8}}},
+      {.bad_words = all},
+  };
+  for (const SamplingParams& sampling : nothing)
+    EXPECT_EQ(
+        refusal(engine, {.tokens = {1, 2}, .max_new_tokens = 3, .sampling = sampling, .end_tokens = {7}})
+            .substr(0, 19),
+        "no token is allowed");
+  EXPECT_TRUE(engine.idle());
+  // And when only the text decides.
+  const RequestId bad = engine.submit(
+      {{.tokens = {1}, .max_new_tokens = 5, .sampling = {.allowed_tokens = {5}, .bad_words = {{5, 5, 5}}}}});
+  const RequestId good =
+      engine.submit({{.tokens = {1}, .max_new_tokens = 5, .sampling = {.allowed_tokens = {5}}}});
+  drain(engine, recorder);
+  EXPECT_EQ(recorder.outcomes[bad].tokens, (std::vector<Token>{5, 5}));
+  EXPECT_EQ(recorder.outcomes[bad].reason, FinishReason::failed);
+  EXPECT_EQ(recorder.outcomes[bad].error.substr(0, 19), "no token is allowed");
+  EXPECT_EQ(recorder.outcomes[good].reason, FinishReason::length);
+}
+
 TEST(Engine, SamplesTheSameInAnyCompany) {
   const Request request{.tokens = {4, 5}, .max_new_tokens = 20, .sampling = {.temperature = 1, .seed = 9}};
   std::vector<Token> alone;

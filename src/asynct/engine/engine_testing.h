@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <map>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
 #include "asynct/engine/engine.h"
 
@@ -45,6 +47,7 @@ class FakeRunner : public ModelRunner {
   }
 
   void forward(const StepBatch& batch) override {
+    while (paused) std::this_thread::yield();
     if (fail_next) {
       fail_next = false;
       throw std::runtime_error("injected");
@@ -106,6 +109,7 @@ class FakeRunner : public ModelRunner {
 
   std::vector<std::size_t> greedy_calls;  // rows of each
   std::vector<std::size_t> logits_calls;
+  std::atomic<bool> paused = false;  // forward() waits
   bool fail_next = false;
   std::uint32_t nan_hash = 1;
   std::int64_t max_rows = 0;  // of a step

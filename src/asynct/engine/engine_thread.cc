@@ -32,17 +32,23 @@ class EngineThread::Impl : EngineListener {
     thread_.join();
   }
 
-  std::optional<Ticket> submit(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener) {
-    Ticket ticket = 0;
+  std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions) {
+    std::vector<Ticket> tickets;
+    tickets.reserve(submissions.size());
     {
       const std::lock_guard lock(mutex_);
-      if (closing_ || status_.queued + status_.waiting >= options_.max_queue) return {};
-      ticket = ++last_ticket_;
-      ++status_.queued;
-      commands_.push_back({.ticket = ticket, .tree = std::move(tree), .listener = std::move(listener)});
+      const std::int64_t waiting = status_.queued + status_.waiting;
+      if (closing_ || waiting + std::ssize(submissions) > options_.max_queue) return {};
+      commands_.reserve(commands_.size() + submissions.size());
+      for (auto& [tree, listener] : submissions) {
+        tickets.push_back(++last_ticket_);
+        commands_.push_back(
+            {.ticket = tickets.back(), .tree = std::move(tree), .listener = std::move(listener)});
+      }
+      status_.queued += std::ssize(submissions);
     }
     wake_.notify_one();
-    return ticket;
+    return tickets;
   }
 
   void cancel(Ticket ticket) {
@@ -63,6 +69,8 @@ class EngineThread::Impl : EngineListener {
     wake_.notify_one();
     return result.get();
   }
+
+  std::int64_t max_queue() const { return options_.max_queue; }
 
   EngineStatus status() const {
     const std::lock_guard lock(mutex_);
@@ -86,7 +94,7 @@ class EngineThread::Impl : EngineListener {
     std::shared_ptr<SubmissionListener> listener;  // null: a cancellation
     std::promise<bool>* reset = nullptr;
   };
-  struct Submission {
+  struct Live {
     std::shared_ptr<SubmissionListener> listener;
     RequestId first = 0;
     std::size_t live = 0;  // requests that have not finished
@@ -126,7 +134,7 @@ class EngineThread::Impl : EngineListener {
       const RequestId first = engine_->submit(std::move(command.tree));
       for (std::size_t i = 0; i < count; ++i)
         tickets_.emplace(first + static_cast<RequestId>(i), command.ticket);
-      submissions_.emplace(command.ticket, Submission{std::move(command.listener), first, count});
+      submissions_.emplace(command.ticket, Live{std::move(command.listener), first, count});
     } catch (const std::exception& error) {
       command.listener->on_rejected(error.what());
     }
@@ -169,24 +177,24 @@ class EngineThread::Impl : EngineListener {
     if (empty_) emptied_.notify_all();
   }
 
-  Submission& submission_of(RequestId id) { return submissions_.at(tickets_.at(id)); }
+  Live& submission_of(RequestId id) { return submissions_.at(tickets_.at(id)); }
 
   void on_scores(RequestId id, std::size_t first, std::span<const TokenScore> scores) override {
-    Submission& submission = submission_of(id);
+    Live& submission = submission_of(id);
     submission.listener->on_scores(static_cast<std::size_t>(id - submission.first), first, scores);
   }
   void on_target_logprobs(RequestId id, std::size_t target, std::span<const TokenLogprob> logprobs) override {
-    Submission& submission = submission_of(id);
+    Live& submission = submission_of(id);
     submission.listener->on_target_logprobs(static_cast<std::size_t>(id - submission.first), target,
                                             logprobs);
   }
   bool on_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) override {
     ++generated_;
-    Submission& submission = submission_of(id);
+    Live& submission = submission_of(id);
     return submission.listener->on_token(static_cast<std::size_t>(id - submission.first), token, logprobs);
   }
   void on_end_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) override {
-    Submission& submission = submission_of(id);
+    Live& submission = submission_of(id);
     submission.listener->on_end_token(static_cast<std::size_t>(id - submission.first), token, logprobs);
   }
   void on_finished(RequestId id, FinishReason reason, std::string_view error) override {
@@ -216,7 +224,7 @@ class EngineThread::Impl : EngineListener {
   // Of the engine's thread.
   std::optional<Engine> engine_;
   std::vector<Command> taken_;
-  std::unordered_map<Ticket, Submission> submissions_;
+  std::unordered_map<Ticket, Live> submissions_;
   std::unordered_map<RequestId, Ticket> tickets_;
   std::int64_t generated_ = 0;
   double seconds_ = 0;
@@ -228,13 +236,20 @@ EngineThread::EngineThread(ModelRunner& model, const Options& options, std::func
     : impl_(std::make_unique<Impl>(model, options, std::move(after_step))) {}
 EngineThread::~EngineThread() = default;
 
+std::optional<std::vector<EngineThread::Ticket>> EngineThread::submit(std::vector<Submission> submissions) {
+  return impl_->submit(std::move(submissions));
+}
 std::optional<EngineThread::Ticket> EngineThread::submit(std::vector<Request> tree,
                                                          std::shared_ptr<SubmissionListener> listener) {
-  return impl_->submit(std::move(tree), std::move(listener));
+  std::vector<Submission> one(1);
+  one.front() = {std::move(tree), std::move(listener)};
+  const auto tickets = impl_->submit(std::move(one));
+  return tickets ? std::optional(tickets->front()) : std::nullopt;
 }
 void EngineThread::cancel(Ticket ticket) { impl_->cancel(ticket); }
 bool EngineThread::reset_prefix_cache() { return impl_->reset_prefix_cache(); }
 EngineStatus EngineThread::status() const { return impl_->status(); }
+std::int64_t EngineThread::max_queue() const { return impl_->max_queue(); }
 void EngineThread::shut_down(std::chrono::milliseconds grace) { impl_->shut_down(grace); }
 
 }  // namespace asynct

@@ -31,6 +31,12 @@ class SubmissionListener {
   virtual void on_finished(std::size_t request, FinishReason reason, std::string_view error) = 0;
 };
 
+/// A request, or a tree of them, and who hears of it.
+struct Submission {
+  std::vector<Request> tree;
+  std::shared_ptr<SubmissionListener> listener;
+};
+
 /// What an engine does at the moment, for metrics and health.
 struct EngineStatus {
   EngineCounters counters;
@@ -62,7 +68,9 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  /// Empty when the queue is full or the engine is shutting down: the listener hears nothing then.
+  /// All of them, or none: empty when the queue has no room for all or the engine is shutting down; the
+  /// listeners hear nothing then.
+  std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions);
   std::optional<Ticket> submit(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener);
   /// Ends all requests of a submission within a step, or never starts them. Unknown and finished tickets are
   /// ignored.
@@ -72,6 +80,7 @@ class EngineThread {
   bool reset_prefix_cache();
 
   EngineStatus status() const;
+  std::int64_t max_queue() const;
 
   /// Takes nothing more, lets what is there end until the deadline, cancels the rest, and returns when the
   /// engine is empty.

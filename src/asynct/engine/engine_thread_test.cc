@@ -105,6 +105,29 @@ TEST(EngineThread, AFullQueueTakesNothing) {
   EXPECT_FALSE(engine.submit({{.tokens = {1}}}, std::make_shared<Waiter>()).has_value());
 }
 
+TEST(EngineThread, TakesAllOrNone) {
+  FakeRunner model(60);
+  EngineThread engine(model, options(3));
+  const auto waiters = [] {
+    return std::vector{std::make_shared<Waiter>(), std::make_shared<Waiter>(), std::make_shared<Waiter>()};
+  };
+  const auto submissions = [](const std::vector<std::shared_ptr<Waiter>>& waiters) {
+    std::vector<Submission> all;
+    for (const auto& waiter : waiters) all.push_back({{{.tokens = {1, 2}, .max_new_tokens = 150}}, waiter});
+    return all;
+  };
+  const auto first = waiters();
+  ASSERT_EQ(engine.submit(submissions(first)).value().size(), 3U);
+  for (const auto& waiter : first) waiter->wait_for_tokens(1);  // they wait no longer
+  auto four = submissions(waiters());
+  four.push_back({{{.tokens = {7}}}, std::make_shared<Waiter>()});
+  const std::int64_t before = engine.status().counters.prompt_tokens;
+  EXPECT_FALSE(engine.submit(std::move(four)).has_value());
+  for (const auto& waiter : first) EXPECT_EQ(waiter->wait().tokens.size(), 150U);
+  engine.shut_down(std::chrono::seconds(10));
+  EXPECT_EQ(engine.status().counters.prompt_tokens, before) << "nothing of the four has run";
+}
+
 TEST(EngineThread, ShutDownLetsRequestsEndOrCancelsThem) {
   for (const bool drain : {true, false}) {
     FakeRunner model(60);
@@ -142,11 +165,13 @@ TEST(EngineThread, TheCacheIsResetOnlyWhileNobodyRuns) {
   EngineThread engine(model, options());
   EXPECT_TRUE(engine.reset_prefix_cache());
   std::atomic<int> steps = 0;
-  EngineThread other(model, options(), [&] { ++steps; });
-  const auto waiter = std::make_shared<Waiter>();
-  other.submit({{.tokens = {1}, .max_new_tokens = 5}}, waiter);
-  waiter->wait();
-  other.shut_down(std::chrono::seconds(10));
+  {
+    EngineThread other(model, options(), [&] { ++steps; });
+    const auto waiter = std::make_shared<Waiter>();
+    other.submit({{.tokens = {1}, .max_new_tokens = 5}}, waiter);
+    waiter->wait();
+    other.shut_down(std::chrono::seconds(10));
+  }  // its thread has ended: the last call may come after shut_down() has returned
   EXPECT_GE(steps, 5);
 }
 

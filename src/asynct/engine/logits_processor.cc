@@ -116,6 +116,19 @@ bool LogitsProcessor::changes_logits() const {
   return banned;
 }
 
+bool LogitsProcessor::allows_any(std::int64_t vocabulary) const {
+  std::vector<Token> banned;
+  for_each_bad_word([&](Token token) { banned.push_back(token); });
+  if (too_short())
+    for (const Token token : end_tokens_)
+      if (token < vocabulary) banned.push_back(token);
+  std::sort(banned.begin(), banned.end());
+  banned.erase(std::unique(banned.begin(), banned.end()), banned.end());
+  if (allowed_tokens_.empty()) return std::ssize(banned) < vocabulary;
+  return std::any_of(allowed_tokens_.begin(), allowed_tokens_.end(),
+                     [&](Token token) { return !std::binary_search(banned.begin(), banned.end(), token); });
+}
+
 void LogitsProcessor::apply(std::span<float> logits) const {
   if (!allowed_tokens_.empty()) {
     auto gap = logits.begin();

@@ -48,6 +48,9 @@ class LogitsProcessor {
   /// Whether apply() would do anything to the next token's logits.
   bool changes_logits() const;
 
+  /// Whether any next token of a vocabulary of this size is not banned.
+  bool allows_any(std::int64_t vocabulary) const;
+
   /// To be called with each generated token.
   void accept(Token token);
 

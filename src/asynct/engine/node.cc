@@ -15,4 +15,18 @@ void copy_tokens(const Node& node, std::int64_t begin, std::int64_t end, std::ve
   }
 }
 
+std::int64_t common_tokens(const Node& node, std::span<const Token> tokens) {
+  std::int64_t common = std::min(node.end(), std::ssize(tokens));
+  for (const Node* at = &node; at != nullptr; at = at->parent) {
+    if (common <= at->begin) continue;
+    const auto count = static_cast<std::size_t>(std::min(common, at->end()) - at->begin);
+    const auto own = std::span(at->tokens).first(count);
+    const auto differs =
+        std::mismatch(own.begin(), own.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at->begin)).first;
+    // A difference further up counts for more; what follows it is cut off.
+    if (differs != own.end()) common = at->begin + (differs - own.begin());
+  }
+  return common;
+}
+
 }  // namespace asynct

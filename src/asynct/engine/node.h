@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "asynct/engine/logits_processor.h"
@@ -10,6 +11,9 @@
 #include "asynct/kv/sequence.h"
 
 namespace asynct {
+
+/// Where a request stands in the order: priority, arrival.
+using OrderKey = std::pair<std::int64_t, RequestId>;
 
 /// A request inside the engine. Rows are indexes into `tokens`; row i has position begin + i.
 struct Node {
@@ -40,6 +44,7 @@ struct Node {
   Sequence sequence;                 // empty unless running or holding
   std::vector<Token> tokens;         // the request's, then generated ones
   std::int64_t next_row = 0;         // the next to run through the model
+  std::int64_t computed = 0;         // rows before this one have been through it: next_row but for this step
   std::size_t next_target = 0;       // of request.targets
   std::int64_t cached_blocks = 0;    // full blocks of `sequence` that the prefix cache holds
   std::int64_t written = 0;          // rows before this one need not be written: the cache has them
@@ -49,6 +54,15 @@ struct Node {
   std::int64_t unplaced_row = -1;    // target whose score has no slot yet: its token is in the next chunk
   TokenScore unplaced;
 
+  // A beginning of its tokens that another request is computing, and for which it waits.
+  struct Awaited {
+    OrderKey source;          // who computes it
+    std::int64_t end = 0;     // first position after it
+    std::int64_t blocks = 0;  // kept for this one meanwhile
+  };
+  std::optional<Awaited> awaited;
+
+  OrderKey key() const { return {request.priority, id}; }
   std::int64_t rows_left() const { return static_cast<std::int64_t>(tokens.size()) - next_row; }
   std::int64_t generated() const {
     return static_cast<std::int64_t>(tokens.size()) - static_cast<std::int64_t>(request.tokens.size());
@@ -61,6 +75,9 @@ struct Node {
 
 /// Tokens [begin, end) of the sequence that ends with `node`, its ancestors' included.
 void copy_tokens(const Node& node, std::int64_t begin, std::int64_t end, std::vector<Token>& tokens);
+
+/// How many tokens the sequence that ends with `node` and `tokens` have in common from the beginning.
+std::int64_t common_tokens(const Node& node, std::span<const Token> tokens);
 
 /// Blocks that the tokens [begin, end) of a sequence take when the block of token `begin` - 1 may not be
 /// written.
@@ -79,7 +96,8 @@ struct Work {
   std::size_t target_end = 0;
   std::size_t first_score = 0;   // of the step's scores
   std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
-  Token sampled = -1;            // from it; -1: its logits hold a NaN
+  Token sampled = -1;            // from it; -1: its logits hold a NaN, or ...
+  bool all_banned = false;       // ... the request's own parameters leave no token
 };
 
 }  // namespace asynct

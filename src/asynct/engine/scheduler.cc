@@ -19,7 +19,7 @@ void Scheduler::add(Node& root) { wait(root); }
 
 void Scheduler::wait(Node& node) {
   node.state = Node::State::waiting;
-  waiting_.emplace(key(node), &node);
+  waiting_.emplace(node.key(), &node);
 }
 
 // Takes a node that has started out of the order, and its blocks from it.
@@ -46,7 +46,7 @@ void Scheduler::finish(Node& node) {
 
 void Scheduler::leave(Node& node, bool keep) {
   assert(node.children.empty());
-  if (node.state == Node::State::waiting) waiting_.erase(key(node));
+  if (node.state == Node::State::waiting) waiting_.erase(node.key());
   if (node.started()) {
     if (keep) keep_last_block(node);
     stop(node);
@@ -62,6 +62,7 @@ void Scheduler::leave(Node& node, bool keep) {
 std::span<Work> Scheduler::schedule() {
   work_.clear();
   longer_.clear();
+  prefills_.clear();
   std::int64_t budget = options_.batch_tokens;
   for (const Node* node : started_)
     if (node->state == Node::State::running && node->decoding()) --budget;
@@ -83,6 +84,9 @@ std::span<Work> Scheduler::schedule() {
   const auto may_admit = [&] {
     return counters_.preemptions == preemptions || (work_.empty() && longer_.empty());
   };
+  candidate_ = waiting_.begin();
+  deferred_ = 0;
+  reserved_ = 0;
   while (may_admit() && budget > 0 && admit_next()) {
     Node& node = *admitted_;
     const std::int64_t rows = chunk_of(node);
@@ -98,6 +102,7 @@ std::span<Work> Scheduler::schedule() {
 
 void Scheduler::take(Node& node, std::int64_t rows) {
   (rows > 1 ? longer_ : work_).push_back({.node = &node, .first_row = node.next_row, .rows = rows});
+  if (node.rows_left() > 1) prefills_.push_back(&node);
   node.next_row += rows;
   counters_.rows += rows;
 }
@@ -138,7 +143,7 @@ void Scheduler::preempt(Node& node) {
   if (node.state == Node::State::holding) {
     for (Node* child : node.children) {
       assert(child->state == Node::State::waiting);
-      waiting_.erase(key(*child));
+      waiting_.erase(child->key());
       child->state = Node::State::blocked;
     }
   }
@@ -156,11 +161,24 @@ void Scheduler::release_copied() {
 // --- Starting
 
 bool Scheduler::admit_next() {
-  if (waiting_.empty() || running_ >= options_.max_sequences) return false;
-  Node& node = *waiting_.begin()->second;
-  Plan planned = plan(node);
+  while (candidate_ != waiting_.end() && running_ + deferred_ < options_.max_sequences) {
+    Node& node = *candidate_->second;
+    Plan planned;
+    if (!still_waits(node)) {
+      planned = plan(node);
+      if (!must_wait(node, planned)) return admit(node, planned);
+    }
+    ++candidate_;
+    ++deferred_;
+    reserved_ += node.awaited->blocks;
+  }
+  return false;
+}
+
+// Starts the candidate if there is room for it.
+bool Scheduler::admit(Node& node, Plan planned) {
   const bool borrows = node.parent != nullptr && !node.parent->lent;
-  const std::int64_t promised = promised_ - (borrows ? node.parent->promise : 0);
+  const std::int64_t promised = promised_ + reserved_ - (borrows ? node.parent->promise : 0);
   if (planned.take + node.below + promised > pool_.free_blocks()) {
     // While anything runs, room will come.
     if (running_ > 0) return false;
@@ -169,6 +187,7 @@ bool Scheduler::admit_next() {
       planned = plan(node);
     }
   }
+  ++candidate_;
   start(node, planned);
   admitted_ = &node;
   return true;
@@ -201,8 +220,78 @@ Scheduler::Plan Scheduler::plan(const Node& node) {
   return plan;
 }
 
+// Waiting for others' prefixes. Who is waited for stands before, is running and has prompt left: nobody that
+// starts meanwhile takes rows or blocks from it, so it goes on as if it were alone with those before it. When
+// it gets there, leaves or gives way, the wait is over.
+
+bool Scheduler::still_waits(Node& node) const {
+  if (!node.awaited) return false;
+  const auto source = std::lower_bound(started_.begin(), started_.end(), node.awaited->source,
+                                       [](const Node* a, const OrderKey& key) { return a->key() < key; });
+  if (source != started_.end() && (*source)->key() == node.awaited->source &&
+      (*source)->state == Node::State::running && (*source)->begin + (*source)->computed < node.awaited->end)
+    return true;
+  node.awaited.reset();
+  return false;
+}
+
+// Whether the cache will soon hold more of the node's tokens than `plan` found. After plan(): path_ has them.
+bool Scheduler::must_wait(Node& node, const Plan& plan) {
+  if (cache_ == nullptr) return false;
+  const Node* best = nullptr;
+  std::int64_t end = 0;
+  for (const Node* source : prefills_) {
+    const std::int64_t shared = awaited_end(*source, node, plan);
+    if (shared <= end) continue;
+    end = shared;
+    best = source;
+  }
+  if (best == nullptr) return false;
+  node.awaited = {.source = best->key(), .end = end, .blocks = plan.take + node.below};
+  return true;
+}
+
+namespace {
+
+// Rows run again from the first on whose score `node` wants, unless `source` asks for it, too (and then for
+// those that follow, it may be assumed).
+std::int64_t first_row_to_run(const Node& source, const Node& node) {
+  if (node.next_target == node.request.targets.size()) return node.end();
+  const std::int64_t first = node.begin + node.request.targets[node.next_target].row;
+  const bool asked =
+      node.request.target_logprobs <= 1 &&
+      std::binary_search(source.request.targets.begin(), source.request.targets.end(),
+                         ScoreTarget{.row = static_cast<std::int32_t>(first - source.begin)},
+                         [](const ScoreTarget& a, const ScoreTarget& b) { return a.row < b.row; });
+  return asked ? node.end() : first;
+}
+
+}  // namespace
+
+// Up to which position it is worth to wait for what `source` computes; 0: it is not.
+std::int64_t Scheduler::awaited_end(const Node& source, const Node& node, const Plan& plan) const {
+  // One that is not as far as the cache already is would take longer than the node itself.
+  constexpr std::int64_t kLeast = PrefixCache::kMinTokens;
+  if (source.key() > node.key() || source.begin + source.computed + kLeast < plan.length) return 0;
+  const std::int64_t least = plan.length + kLeast;
+  const auto differs = [&](std::int64_t at) {
+    return at >= source.begin &&
+           source.tokens[static_cast<std::size_t>(at - source.begin)] != path_[static_cast<std::size_t>(at)];
+  };
+  if (std::min(source.end(), std::ssize(path_)) < least || differs(plan.length) || differs(least - 1))
+    return 0;
+  if (root_of(source).request.cache_salt != root_of(node).request.cache_salt) return 0;
+  std::int64_t end = std::min(common_tokens(source, path_), first_row_to_run(source, node));
+  // Full blocks are found as they are computed, the rest once its request has ended.
+  const bool ends = source.rows_left() == 0 && source.children.empty() &&
+                    source.request.max_new_tokens - source.generated() <= 1;
+  if (!ends) end -= end % options_.block_size;
+  return std::min(end, std::ssize(path_) - 1) >= least ? end : 0;
+}
+
 void Scheduler::start(Node& node, const Plan& plan) {
-  waiting_.erase(key(node));
+  node.awaited.reset();
+  waiting_.erase(node.key());
   if (!plan.found.empty()) {
     node.sequence.adopt(plan.found, plan.length);
   } else if (node.parent != nullptr) {
@@ -210,7 +299,9 @@ void Scheduler::start(Node& node, const Plan& plan) {
   }
   // All that it will hold, so that no later step allocates.
   const auto to_come = static_cast<std::size_t>(node.request.max_new_tokens - node.generated());
-  node.sequence.reserve(node.begin + static_cast<std::int64_t>(node.tokens.size() + to_come) - plan.length);
+  const std::int64_t length = node.end() + static_cast<std::int64_t>(to_come);
+  node.sequence.reserve(length - plan.length);
+  most_blocks_ = std::max(most_blocks_, (length + options_.block_size - 1) / options_.block_size);
   node.tokens.reserve(node.tokens.size() + to_come);
   node.cached_blocks = cache_ != nullptr ? plan.length / options_.block_size : 0;
   if (node.parent != nullptr && !node.parent->lent) {
@@ -220,7 +311,7 @@ void Scheduler::start(Node& node, const Plan& plan) {
   node.state = Node::State::running;
   ++running_;
   started_.insert(std::upper_bound(started_.begin(), started_.end(), &node,
-                                   [](const Node* a, const Node* b) { return key(*a) < key(*b); }),
+                                   [](const Node* a, const Node* b) { return a->key() < b->key(); }),
                   &node);
   recall(node, plan.length - node.begin);
   update_promise(node);
@@ -245,7 +336,7 @@ void Scheduler::recall(Node& node, std::int64_t present) {
       first = target.row;
     }
   }
-  node.next_row = first;
+  node.next_row = node.computed = first;
   if (!std::exchange(node.counted, true)) {
     counters_.prompt_tokens += tokens;
     counters_.cached_tokens += std::max<std::int64_t>(0, first);
@@ -270,8 +361,9 @@ std::int32_t Scheduler::cache_block(const Node& node, std::int64_t index, std::i
 }
 
 void Scheduler::commit(const Work& work) {
-  if (cache_ == nullptr) return;
   Node& node = *work.node;
+  node.computed = node.next_row;
+  if (cache_ == nullptr) return;
   const std::int64_t size = options_.block_size;
   for (std::int64_t i = node.cached_blocks; (i + 1) * size <= node.begin + node.next_row; ++i) {
     // Equal tokens after equal tokens are equal bits: one block is enough.

@@ -24,10 +24,12 @@ struct EngineSnapshot;
 /// A step takes, in that order, one row of every decoding request and chunks of prompts while the budget
 /// lasts; then, unless something was preempted, waiting requests start, the first in order first: only with
 /// room for the whole prompt and for the prompts of the longest chain of descendants, so that prompts rarely
-/// collide. What a request generates is not reserved. When a block is missing, the last in order among those
-/// that started gives up all of its blocks, waits again in its place and is computed again later (its tokens
-/// stay, and its blocks stay findable in the prefix cache until they are reused). So the first in order
-/// always goes on: no deadlock, and who waits is passed by nobody of equal priority.
+/// collide. A request that begins as one before it does, whose prompt is being computed, waits for that
+/// beginning and then finds it in the prefix cache; those behind it may start meanwhile, with what it leaves:
+/// its place and blocks are kept. What a request generates is not reserved. When a block is missing, the last
+/// in order among those that started gives up all of its blocks, waits again in its place and is computed
+/// again later (its tokens stay, and its blocks stay findable in the prefix cache until they are reused). So
+/// the first in order always goes on: no deadlock, and who waits is passed by nobody of equal priority.
 class Scheduler {
  public:
   explicit Scheduler(const EngineOptions& options);
@@ -59,6 +61,9 @@ class Scheduler {
   /// Forgets all cached prefixes. False while any block is in use.
   bool reset_cache();
 
+  /// Blocks that a request which has started may come to hold, the most so far.
+  std::int64_t most_blocks() const { return most_blocks_; }
+
   const EngineCounters& counters() const { return counters_; }
   std::int32_t running() const { return running_; }
   std::int32_t waiting() const { return static_cast<std::int32_t>(waiting_.size()); }
@@ -67,8 +72,7 @@ class Scheduler {
   void describe(EngineSnapshot& snapshot) const;
 
  private:
-  using Key = std::pair<std::int64_t, RequestId>;  // priority, arrival
-  static Key key(const Node& node) { return {node.request.priority, node.id}; }
+  using Waiting = std::pmr::map<OrderKey, Node*>;
 
   struct Plan {                           // how a node would start
     std::span<const std::int32_t> found;  // blocks of the cache
@@ -81,8 +85,12 @@ class Scheduler {
   bool make_room(Node& node, std::int32_t blocks);
   void preempt(Node& node);
   bool admit_next();
+  bool admit(Node& node, Plan planned);
   void preempt_holder_for(const Node& node);
   Plan plan(const Node& node);
+  bool must_wait(Node& node, const Plan& plan);
+  bool still_waits(Node& node) const;
+  std::int64_t awaited_end(const Node& source, const Node& node, const Plan& plan) const;
   void start(Node& node, const Plan& plan);
   void recall(Node& node, std::int64_t present);
   std::int32_t cache_block(const Node& node, std::int64_t index, std::int64_t end);
@@ -97,15 +105,20 @@ class Scheduler {
   std::unique_ptr<PrefixCache> cache_;  // null: prefixes are not cached
   ScoreMemory scores_;
   std::pmr::unsynchronized_pool_resource memory_;  // of the maps: no allocation in the long run
-  std::pmr::map<Key, Node*> waiting_{&memory_};
+  Waiting waiting_{&memory_};
   std::vector<Node*> started_;  // by key; running or holding
   std::int32_t running_ = 0;
   Node* admitted_ = nullptr;   // by the last admit_next()
   std::int64_t promised_ = 0;  // sum over started_
+  std::int64_t most_blocks_ = 0;
 
   // Of one step; memory is kept.
   std::vector<Work> work_;
-  std::vector<Work> longer_;  // of more than one row, until they follow the rest
+  std::vector<Work> longer_;     // of more than one row, until they follow the rest
+  std::vector<Node*> prefills_;  // that compute more than one row from this step on
+  Waiting::iterator candidate_;  // the next that may start
+  std::int32_t deferred_ = 0;    // before it: wait for a prefix that another one computes
+  std::int64_t reserved_ = 0;    // blocks kept for these
   std::vector<BlockCopy> copies_;
   std::vector<Token> path_;  // tokens of a sequence from its beginning
   PrefixCache::Match match_;

@@ -130,7 +130,11 @@ TEST(Scheduler, PriorityDecidesWhoStartsAndWhoGivesWay) {
 // before it and it need one after the other.
 TEST(Scheduler, NobodyStarves) {
   std::mt19937 random(3);
-  for (const bool cached : {false, true}) {
+  struct Variant {
+    bool cached = false;
+    std::size_t common = 0;  // tokens with which every second prompt begins
+  };
+  for (const auto& [cached, common] : {Variant{}, Variant{.cached = true}, Variant{true, 20}}) {
     Bench bench({.blocks = 12, .batch_tokens = 8, .max_sequences = 8, .prefix_cache = cached});
     std::map<RequestId, std::int64_t> deadline;
     std::int64_t work = 0;
@@ -139,8 +143,9 @@ TEST(Scheduler, NobodyStarves) {
       if (step < 4000 && random() % 4 == 0) {
         const std::size_t length = 1 + random() % 30;
         const auto generate = static_cast<std::int64_t>(1 + random() % 17);
-        const RequestId id =
-            bench.engine.submit({{.tokens = random_tokens(random, length), .max_new_tokens = generate}});
+        auto tokens = random_tokens(random, length);
+        if (random() % 2 == 0) std::fill_n(tokens.begin(), std::min(common, length), 1);
+        const RequestId id = bench.engine.submit({{.tokens = tokens, .max_new_tokens = generate}});
         // Alone: chunks of the prompt, a row a token; computed again at most once for each that goes before.
         work = std::max(work, step) + 2 * (static_cast<std::int64_t>(length) + generate);
         deadline[id] = work;
@@ -264,6 +269,149 @@ TEST(PrefixHits, ARefusedStartLeavesTheFoundBlocksAlone) {
   EXPECT_NE(bench.find(big), nullptr);
   bench.run();
   EXPECT_EQ(bench.recorder.outcomes[late].reason, FinishReason::prompt);
+}
+
+// --- Beginnings that another request is computing
+
+std::vector<Token> joined(std::vector<Token> tokens, const std::vector<Token>& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+TEST(AwaitedPrefixes, OfRequestsThatStartAtOnceAreComputedOnce) {
+  Bench bench({.blocks = 100, .batch_tokens = 100, .prefix_cache = true});
+  std::vector<std::vector<Token>> prompts;
+  for (Token t = 0; t < 4; ++t) {
+    prompts.push_back(joined(count_from(3, 26), {t, t, t, t}));
+    bench.engine.submit({{.tokens = prompts.back(), .max_new_tokens = 3}});
+  }
+  EXPECT_EQ(bench.step(), 30) << "the others wait for the first one's full blocks: 24 tokens";
+  EXPECT_EQ(bench.step(), 1 + 3 * 6);
+  bench.run();
+  for (RequestId id = 0; id < 4; ++id)
+    EXPECT_EQ(bench.recorder.outcomes[id].tokens,
+              expected_text(prompts[static_cast<std::size_t>(id)], 3, {}));
+}
+
+TEST(AwaitedPrefixes, AreSharedToTheTokenWithARequestThatEnds) {
+  for (const std::int64_t generate : {0, 1}) {
+    Bench bench({.blocks = 100, .batch_tokens = 200, .prefix_cache = true}, 16);
+    std::vector<std::vector<Token>> prompts;
+    for (Token t = 0; t < 4; ++t) {
+      prompts.push_back(joined(count_from(3, 26), {t, t, t, t}));
+      bench.engine.submit({echo(prompts.back(), generate)});
+    }
+    EXPECT_EQ(bench.run(), 30 + 3 * 5) << "and the row before the first token that differs, for its score";
+    for (RequestId id = 0; id < 4; ++id)
+      expect_echo(prompts[static_cast<std::size_t>(id)], bench.recorder.outcomes[id]);
+  }
+}
+
+// The request that waits is passed while the prefix is computed, not longer: it starts in the step after,
+// whoever comes meanwhile.
+TEST(AwaitedPrefixes, DelayARequestByTheStepsOfThePrefixOnly) {
+  Bench bench(
+      {.blocks = 400, .batch_tokens = 40, .max_sequences = 18, .prefill_chunk = 8, .prefix_cache = true});
+  const RequestId first = bench.engine.submit({{.tokens = count_from(0, 100), .max_new_tokens = 2}});
+  const auto tokens = joined(count_from(0, 72), count_from(20, 4));
+  const RequestId second = bench.engine.submit({{.tokens = tokens, .max_new_tokens = 2}});
+  for (int step = 0; step < 9; ++step) {
+    bench.engine.submit({{.tokens = count_from(static_cast<Token>(step) + 1, 9), .max_new_tokens = 50}});
+    bench.step();
+    EXPECT_EQ(bench.find(first)->next_row, 8 * (step + 1));
+    EXPECT_EQ(bench.find(second)->state, Node::State::waiting) << step;
+  }
+  EXPECT_GT(bench.engine.running_requests(), 5) << "others start meanwhile";
+  bench.step();
+  EXPECT_EQ(bench.find(second)->state, Node::State::running);
+  EXPECT_EQ(bench.find(second)->next_row, 76);
+  bench.run();
+  EXPECT_EQ(bench.recorder.outcomes[second].tokens, expected_text(tokens, 2, {}));
+}
+
+TEST(AwaitedPrefixes, TheWaitingRequestsPlaceAndBlocksAreKept) {
+  const auto tokens = joined(count_from(0, 24), {7, 7, 7, 7});
+  for (const bool places : {true, false}) {
+    Bench bench({.blocks = places ? 100 : 20,
+                 .batch_tokens = 64,
+                 .max_sequences = places ? 2 : 8,
+                 .prefill_chunk = 8,
+                 .prefix_cache = true});
+    bench.engine.submit({{.tokens = count_from(0, 32), .max_new_tokens = 1}});  // 8 blocks
+    const RequestId second = bench.engine.submit({{.tokens = tokens}});         // 7, before any is shared
+    const RequestId third = bench.engine.submit({{.tokens = count_from(30, 24), .max_new_tokens = 4}});  // 6
+    for (int step = 0; step < 3; ++step) {
+      bench.step();
+      EXPECT_EQ(bench.find(third)->state, Node::State::waiting);
+    }
+    bench.step();
+    EXPECT_EQ(bench.find(second), nullptr) << "done in the first step that it could start in";
+    bench.run();
+    EXPECT_EQ(bench.engine.counters().preemptions, 0);
+    EXPECT_EQ(bench.recorder.outcomes[third].tokens, expected_text(count_from(30, 24), 4, {}));
+  }
+}
+
+TEST(AwaitedPrefixes, EndWithTheRequestThatComputesThem) {
+  for (const bool fails : {true, false}) {
+    Bench bench({.blocks = 100, .batch_tokens = 64, .prefill_chunk = 8, .prefix_cache = true});
+    const RequestId first = bench.engine.submit({{.tokens = count_from(0, 40)}});
+    const RequestId second = bench.engine.submit({{.tokens = count_from(0, 40)}});
+    const RequestId third = bench.engine.submit({{.tokens = count_from(0, 40)}});
+    bench.step();
+    EXPECT_EQ(bench.find(second)->state, Node::State::waiting);
+    bench.model.fail_next = fails;
+    if (!fails) bench.engine.cancel(first, bench.recorder);
+    bench.step();
+    if (fails) bench.step();
+    EXPECT_EQ(bench.find(first), nullptr);
+    EXPECT_EQ(bench.find(second)->state, Node::State::running);
+    EXPECT_EQ(bench.find(second)->next_row, 16) << "goes on from the 8 rows that were computed";
+    EXPECT_EQ(bench.find(third)->state, Node::State::waiting);
+    bench.run();
+    EXPECT_EQ(bench.recorder.outcomes[third].reason, FinishReason::prompt);
+  }
+}
+
+TEST(AwaitedPrefixes, AreNotAwaitedWhereNothingWouldBeFound) {
+  struct Case {
+    const char* what;
+    Request first;
+    Request second;
+  };
+  const auto tokens = count_from(0, 24);
+  const Case cases[] = {
+      {"less than the shortest piece that counts",
+       {.tokens = tokens},
+       {.tokens = joined(count_from(0, 7), count_from(30, 9))}},
+      {"another salt", {.tokens = tokens}, {.tokens = tokens, .cache_salt = "salt"}},
+      {"it comes later in the order", {.tokens = tokens, .priority = 1}, {.tokens = tokens}},
+      {"rows run again for their scores", {.tokens = tokens}, echo(tokens)},
+  };
+  for (const Case& c : cases) {
+    Bench bench({.blocks = 100, .batch_tokens = 64, .prefill_chunk = 8, .prefix_cache = true});
+    bench.engine.submit({c.first});
+    bench.step();
+    const RequestId second = bench.engine.submit({c.second});
+    bench.step();
+    EXPECT_EQ(bench.find(second)->state, Node::State::running) << c.what;
+    bench.run();
+  }
+}
+
+TEST(AwaitedPrefixes, MayLieInWhatAnAncestorComputes) {
+  Bench bench({.blocks = 100, .batch_tokens = 100, .prefix_cache = true});
+  const auto tree = [](Token last) {
+    return std::vector<Request>{{.tokens = count_from(0, 20)},
+                                {.parent = 0, .tokens = count_from(20, 20)},
+                                {.parent = 1, .tokens = {last, last}, .max_new_tokens = 2}};
+  };
+  bench.engine.submit(tree(1));
+  bench.engine.submit(tree(2));
+  const RequestId id =
+      bench.engine.submit({{.tokens = joined(count_from(0, 40), {5, 5}), .max_new_tokens = 2}});
+  EXPECT_EQ(bench.run(), 40 + 3 * (2 + 1));
+  EXPECT_EQ(bench.recorder.outcomes[id].tokens, expected_text(joined(count_from(0, 40), {5, 5}), 2, {}));
 }
 
 // n choices of one prompt: forks of it that draw from the seeds seed, seed + 1, ... are what n requests give.

@@ -23,14 +23,16 @@ class Simulation {
 
   void run(int steps) {
     for (int step = 0; step < steps; ++step) {
-      if (engine_.live_requests() < 60 && chance(3)) arrive();
+      while (engine_.live_requests() < 60 && chance(3)) arrive();
       if (chance(40)) engine_.cancel(pick(), recorder_);
       if (chance(200)) model_.fail_next = true;
       if (chance(500)) engine_.reset_prefix_cache();
       model_.nan_hash = chance(50) ? static_cast<std::uint32_t>(random_()) % 4096 : 1;
       const bool more = engine_.step(recorder_);
       ASSERT_EQ(more, !engine_.idle());
-      ASSERT_EQ(engine_.check_invariants(), "") << "step " << step;
+      const EngineSnapshot snapshot = engine_.snapshot();
+      ASSERT_EQ(check(snapshot), "") << "step " << step;
+      for (const auto& member : snapshot.members) waits_ += member.awaits ? 1 : 0;
       settle();
     }
     drain(engine_, recorder_);
@@ -41,6 +43,7 @@ class Simulation {
 
   const EngineCounters& counters() const { return engine_.counters(); }
   int compared() const { return compared_; }
+  int waits() const { return waits_; }  // steps x requests that waited for another one's prefix
 
  private:
   bool chance(unsigned of) { return random_() % of == 0; }
@@ -51,9 +54,11 @@ class Simulation {
                                 random_() % std::min<std::uint64_t>(80, static_cast<std::uint64_t>(next_)));
   }
 
-  // Prompts over few distinct beginnings, so that caches have something to find.
+  // Prompts over few distinct beginnings, so that caches have something to find; new ones now and then, so
+  // that requests meet others that are computing theirs.
   std::vector<Token> prompt() {
-    std::vector<Token> tokens(random_() % 24, static_cast<Token>(random_() % 3));
+    if (chance(20)) beginning_ = static_cast<Token>(random_() % kVocabulary);
+    std::vector<Token> tokens(random_() % 24, (beginning_ + static_cast<Token>(random_() % 3)) % kVocabulary);
     for (auto more = 1 + random_() % 12; more > 0; --more)
       tokens.push_back(static_cast<Token>(random_() % kVocabulary));
     return tokens;
@@ -73,8 +78,9 @@ class Simulation {
       request.tokens = prompt();
       request.priority = priority;
       if (chance(4)) request.cache_salt = "salt";
+      const unsigned scored = chance(2) ? 2 : 40;  // every so many rows
       for (std::size_t row = 0; row < request.tokens.size(); ++row)
-        if (chance(2))
+        if (chance(scored))
           request.targets.push_back({.row = static_cast<std::int32_t>(row),
                                      .token = row + 1 < request.tokens.size() && !chance(5)
                                                   ? request.tokens[row + 1]
@@ -138,7 +144,9 @@ class Simulation {
   Recorder recorder_;
   std::map<RequestId, Expected> expected_;
   RequestId next_ = 0;
+  Token beginning_ = 0;
   int compared_ = 0;
+  int waits_ = 0;
 };
 
 TEST(Simulation, EverythingAddsUpAfterEveryStep) {
@@ -158,16 +166,20 @@ TEST(Simulation, EverythingAddsUpAfterEveryStep) {
   const char* const asked = std::getenv("ASYNCT_SIMULATION_STEPS");
   const int steps = asked != nullptr ? std::atoi(asked) : 25'000;
   unsigned seed = 1;
+  int waits = 0;
   for (const EngineOptions& options : variants) {
     Simulation simulation(seed++, options);
     simulation.run(steps);
     if (HasFatalFailure()) return;
     EXPECT_GT(simulation.compared(), steps / 20);
     EXPECT_EQ(simulation.counters().cached_tokens > 0, options.prefix_cache);
+    EXPECT_TRUE(options.prefix_cache || simulation.waits() == 0);
+    waits += simulation.waits();
     if (options.blocks < 100) {
       EXPECT_GT(simulation.counters().preemptions, steps / 500);
     }
   }
+  EXPECT_GT(waits, steps / 50);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "asynct/base/reserve.h"
+
 namespace asynct {
 
 void StepBuilder::clear() {
@@ -38,10 +40,12 @@ std::int32_t StepBuilder::want(std::int32_t row) {
   return static_cast<std::int32_t>(logits_rows_.size()) - 1;
 }
 
-StepBatch StepBuilder::batch() {
+StepBatch StepBuilder::batch(std::int64_t expected_blocks) {
   std::size_t widest = 0;
   for (const auto blocks : blocks_) widest = std::max(widest, blocks.size());
+  const std::size_t expected = std::max(widest, static_cast<std::size_t>(expected_blocks));
   block_table_.clear();
+  reserve_at_least(block_table_, blocks_.size() * expected);
   for (const auto blocks : blocks_) {
     block_table_.insert(block_table_.end(), blocks.begin(), blocks.end());
     block_table_.resize(block_table_.size() + widest - blocks.size(), 0);
@@ -52,6 +56,7 @@ StepBatch StepBuilder::batch() {
           .context_length = context_length_,
           .block_table = block_table_,
           .max_blocks = static_cast<std::int32_t>(widest),
+          .expected_blocks = static_cast<std::int32_t>(expected),
           .slot_mapping = slot_mapping_,
           .logits_rows = logits_rows_};
 }

@@ -26,8 +26,9 @@ class StepBuilder {
 
   std::int64_t rows() const { return static_cast<std::int64_t>(tokens_.size()); }
 
-  /// The batch; valid until the next clear() or add().
-  StepBatch batch();
+  /// The batch; valid until the next clear() or add(). `expected_blocks`: pages that a sequence may come to
+  /// have, for which there is memory from now on.
+  StepBatch batch(std::int64_t expected_blocks = 0);
 
  private:
   std::vector<std::int32_t> tokens_;

@@ -8,8 +8,9 @@
 
 namespace asynct {
 
-PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, BosMode bos)
+PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, BosMode bos, std::size_t most_tokens)
     : tokenizer_(tokenizer),
+      most_tokens_(most_tokens),
       add_special_(bos != BosMode::never),
       prepend_bos_(bos == BosMode::always && !tokenizer.adds_bos()) {
   if (bos == BosMode::always && !tokenizer.bos()) fail("--bos: the tokenizer has no BOS token");
@@ -25,7 +26,8 @@ Token PromptEncoder::prefix_token() const {
 
 std::vector<Token> PromptEncoder::encode(std::string_view text) const {
   const bool spelled = !bos_text_.empty() && text.starts_with(bos_text_);
-  auto tokens = tokenizer_.encode(text, {.add_special_tokens = add_special_ && !spelled});
+  auto tokens =
+      tokenizer_.encode(text, {.add_special_tokens = add_special_ && !spelled, .most_tokens = most_tokens_});
   if (prepend_bos_ && !spelled) tokens.insert(tokens.begin(), *tokenizer_.bos());
   return tokens;
 }
@@ -38,7 +40,7 @@ std::vector<TokenPair> PromptEncoder::encode_pairs(std::string_view context,
   const auto context_tokens = trimmed.empty() ? std::vector<Token>{} : encode(trimmed);
   for (const std::string& continuation : continuations) {
     if (context_tokens.empty()) {
-      auto tokens = tokenizer_.encode(cat(context, continuation), {.add_special_tokens = false});
+      auto tokens = tokenizer_.encode(cat(context, continuation), {.most_tokens = most_tokens_});
       const Token prefix = prefix_token();
       if (!tokens.empty() && tokens.front() == prefix) tokens.erase(tokens.begin());
       pairs.push_back({{prefix}, std::move(tokens)});

@@ -32,8 +32,9 @@ struct TokenWindow {
 /// Turns prompts into tokens as lm-eval's hf backend does. Stateless after construction; any thread may call.
 class PromptEncoder {
  public:
-  /// Error: BosMode::always with a tokenizer that has no BOS token.
-  PromptEncoder(const Tokenizer& tokenizer, BosMode bos);
+  /// `most_tokens`: of one text; TooManyTokens when there are more. Error: BosMode::always with a tokenizer
+  /// that has no BOS token.
+  PromptEncoder(const Tokenizer& tokenizer, BosMode bos, std::size_t most_tokens = SIZE_MAX);
 
   /// Tokens of one text, with BOS as the mode says (never twice: a text that spells BOS itself gets no
   /// other).
@@ -53,6 +54,7 @@ class PromptEncoder {
 
  private:
   const Tokenizer& tokenizer_;
+  std::size_t most_tokens_;
   bool add_special_ = false;
   bool prepend_bos_ = false;  // BosMode::always with a post-processor that adds none
   std::string bos_text_;

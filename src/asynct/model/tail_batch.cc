@@ -1,5 +1,9 @@
 #include "asynct/model/tail_batch.h"
 
+#include <algorithm>
+
+#include "asynct/base/reserve.h"
+
 namespace asynct {
 
 void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int threads) {
@@ -23,6 +27,8 @@ void TailBatch::build(const AttentionConfig& config, const StepBatch& batch, int
   query_start_.assign(1, 0);
   context_length_.clear();
   block_table_.clear();
+  reserve_at_least(block_table_, runs_.size() * static_cast<std::size_t>(
+                                                    std::max(batch.max_blocks, batch.expected_blocks)));
   for (const Run& run : runs_)  // one-row sequences first, as a batch must have them
     if (run.rows == 1) append(batch, run);
   for (const Run& run : runs_)

@@ -15,8 +15,9 @@ struct StepBatch {
   std::span<const std::int32_t> context_length;  // [B] keys of the sequence, this step's included
   std::span<const std::int32_t> block_table;     // [B, max_blocks] block of the i-th page of each sequence
   std::int32_t max_blocks = 0;                   // row length of block_table
-  std::span<const std::int64_t> slot_mapping;    // [T] block * block_size + offset, -1 = do not write
-  std::span<const std::int32_t> logits_rows;     // [R] rows whose final hidden state is wanted, ascending
+  std::int32_t expected_blocks = 0;  // what it may come to while these sequences last; for memory only
+  std::span<const std::int64_t> slot_mapping;  // [T] block * block_size + offset, -1 = do not write
+  std::span<const std::int32_t> logits_rows;   // [R] rows whose final hidden state is wanted, ascending
 
   std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t sequences() const { return static_cast<std::int64_t>(context_length.size()); }

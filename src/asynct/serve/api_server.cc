@@ -124,6 +124,7 @@ class ApiServer::Impl {
   explicit Impl(ApiOptions options) : options_(std::move(options)) {
     http::ServerOptions http = options_.http;
     http.public_paths = {"/", "/health", "/ping"};
+    http.allowed_hosts = http::hosts_to_answer(http.host, std::move(http.allowed_hosts));
     server_.emplace(std::move(http), routes());
   }
 

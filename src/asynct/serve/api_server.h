@@ -20,7 +20,7 @@ struct ApiOptions {
   std::int64_t prefill_chunk = 0;  // rows of one prompt a step at most; 0: no limit of its own
   bool prefix_cache = true;
   RequestLimits limits;
-  http::ServerOptions http;
+  http::ServerOptions http;  // allowed_hosts: beside those that it is called by anyway
 };
 
 /// A model behind the OpenAI protocol. docs/serving.md lists the routes.

@@ -189,7 +189,7 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   }
   const std::string text = render_chat(context, fields);
   // The template writes special tokens itself.
-  ask.prompts.push_back({.tokens = context.tokenizer.encode(text)});
+  ask.prompts.push_back({.tokens = encode_prompt(context, text, false, "messages")});
   const auto tokens = std::ssize(ask.prompts[0].tokens);
   if (tokens == 0) throw RequestError("messages: the template made an empty prompt of them", "messages");
   auto asked =

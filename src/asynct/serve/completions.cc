@@ -19,6 +19,18 @@ void check_model(const Context& context, const Fields& fields) {
         "model", 404, "model_not_found");
 }
 
+std::vector<Token> encode_prompt(const Context& context, std::string_view text, bool add_special,
+                                 const char* field) {
+  try {
+    return context.tokenizer.encode(text, {.add_special_tokens = add_special,
+                                           .most_tokens = static_cast<std::size_t>(context.max_length)});
+  } catch (const TooManyTokens&) {
+    throw RequestError(cat("This model's maximum context length is ", context.max_length, " tokens; the ",
+                           text.size(), " bytes of ", field, " are more"),
+                       field, 400, "context_length_exceeded");
+  }
+}
+
 std::int64_t tokens_to_generate(const Context& context, std::int64_t prompt_tokens,
                                 const std::optional<std::int64_t>& asked, std::int64_t otherwise) {
   const std::int64_t room = context.max_length - prompt_tokens;
@@ -121,7 +133,7 @@ Prompt prompt_of_text(const Context& context, std::string text, bool add_special
   if (text.size() > context.limits.prompt_bytes)
     throw RequestError(cat("prompt: ", text.size(), " bytes, expected at most ", context.limits.prompt_bytes),
                        "prompt");
-  Prompt prompt{.tokens = context.tokenizer.encode(text, {.add_special_tokens = add_special})};
+  Prompt prompt{.tokens = encode_prompt(context, text, add_special, "prompt")};
   prompt.text = std::move(text);
   return prompt;
 }

@@ -97,7 +97,7 @@ Request Generation::leaf(std::vector<Token> tokens, std::int64_t seed_offset) co
 }
 
 // The choices of one prompt: one submission, in which they share all but the prompt's last token.
-void Generation::submit(std::size_t index) {
+void Generation::add(std::size_t index, std::vector<Submission>& submissions) {
   const Prompt& prompt = ask_.prompts[index];
   const auto n = static_cast<std::size_t>(ask_.options.n);
   Sink::Part part{.prompt = index, .first_choice = index * n, .choices = n};
@@ -116,8 +116,8 @@ void Generation::submit(std::size_t index) {
   } else {  // nothing to share
     part.choices = 1;
     for (std::size_t i = 0; i < n; ++i, ++part.first_choice)
-      submissions_.add({leaf(prompt.tokens, static_cast<std::int64_t>(i))},
-                       std::make_shared<Sink>(shared_from_this(), part));
+      submissions.push_back({{leaf(prompt.tokens, static_cast<std::int64_t>(i))},
+                             std::make_shared<Sink>(shared_from_this(), part)});
     return;
   }
   if (ask_.score_prompt) {
@@ -125,7 +125,7 @@ void Generation::submit(std::size_t index) {
       tree.front().targets.push_back({.row = static_cast<std::int32_t>(i) - 1, .token = prompt.tokens[i]});
     tree.front().target_logprobs = std::max(ask_.options.logprobs, 0);
   }
-  submissions_.add(std::move(tree), std::make_shared<Sink>(shared_from_this(), part));
+  submissions.push_back({std::move(tree), std::make_shared<Sink>(shared_from_this(), part)});
 }
 
 void Generation::start() {
@@ -137,10 +137,14 @@ void Generation::start() {
   responder_->on_disconnect([weak = weak_from_this()] {
     if (const auto generation = weak.lock()) generation->submissions_.cancel();
   });
+  std::vector<Submission> submissions;
+  std::int64_t tokens = 0;
   for (std::size_t i = 0; i < ask_.prompts.size(); ++i) {
-    context_.metrics.prompt_tokens += std::ssize(ask_.prompts[i].tokens);
-    submit(i);
+    tokens += std::ssize(ask_.prompts[i].tokens);
+    add(i, submissions);
   }
+  submissions_.submit(std::move(submissions));
+  context_.metrics.prompt_tokens += tokens;
 }
 
 // With the mutex held.

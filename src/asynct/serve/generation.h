@@ -64,7 +64,7 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   Generation(const Context& context, Ask ask, std::unique_ptr<ResponseFormat> format,
              std::shared_ptr<http::Responder> responder);
 
-  /// Submits everything. RequestError, and nothing is left in the engine, when the queue is full.
+  /// Submits everything, or nothing: RequestError when the queue has no room for all.
   void start();
 
   const Context& context() const { return context_; }
@@ -80,7 +80,7 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   class Sink;
 
   Request leaf(std::vector<Token> tokens, std::int64_t seed_offset) const;
-  void submit(std::size_t prompt);
+  void add(std::size_t prompt, std::vector<Submission>& submissions);
   void note_news(bool always);
   void note_token(std::size_t choice);
   void end_choice(std::size_t choice, FinishReason reason, std::string_view error);

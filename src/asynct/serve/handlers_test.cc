@@ -182,6 +182,17 @@ TEST_F(HandlersTest, LogitsThatAreNoNumbersAreSaidToBe) {
   EXPECT_EQ(good->status, 200);
 }
 
+TEST_F(HandlersTest, ParametersThatLeaveNoTokenAreTheClientsFault) {
+  for (const char* const stream : {"true", "false"}) {
+    const auto responder =
+        post(cat(R"({"prompt": [1], "max_tokens": 3, "allowed_token_ids": [49], "min_tokens": 1, "stream": )",
+                 stream, "}"));
+    responder->wait();
+    EXPECT_EQ(responder->status, 400);
+    EXPECT_NE(responder->body.find("no token is allowed"), std::string::npos) << responder->body;
+  }
+}
+
 TEST_F(HandlersTest, WhoLeavesIsCancelledAndLeavesNothing) {
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
@@ -229,6 +240,20 @@ TEST_F(HandlersTest, RefusalsNameTheField) {
     EXPECT_EQ(refusal(body).substr(0, std::string_view(expected).size()), expected) << body;
 }
 
+TEST_F(HandlersTest, LongTextsAreRefusedBeforeTheyAreTokens) {
+  const std::string text(std::size_t{8} << 20, 'x');
+  EXPECT_EQ(
+      refusal(cat(R"({"prompt": ")", text, "\"}")),
+      "400 prompt: This model's maximum context length is 200 tokens; the 8388608 bytes of prompt are more");
+  try {
+    post(cat(R"({"context": ")", text, R"(", "continuations": ["a", "b"]})"), handle_score);
+    ADD_FAILURE() << "accepted";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.param, "context");
+    EXPECT_EQ(error.code, "context_length_exceeded");
+  }
+}
+
 TEST_F(HandlersTest, ScoresAreSumsOverTheContinuation) {
   const auto responder =
       post(R"({"context": [1,2,3,4,5,6,7,8,9], "continuations": [[10],[11,12],[10,13]]})", handle_score);
@@ -255,6 +280,35 @@ class FullQueueTest : public HandlersTest {
 };
 
 TEST_F(FullQueueTest, IsTold) { EXPECT_EQ(refusal(R"({"prompt": [1]})").substr(0, 3), "429"); }
+
+class ShortQueueTest : public HandlersTest {
+ protected:
+  ShortQueueTest() : HandlersTest(200, 2) {}
+};
+
+TEST_F(ShortQueueTest, TakesAllPromptsOfARequestOrNone) {
+  model.paused = true;
+  const auto running = post(R"({"prompt": [1,2,3], "max_tokens": 1})");
+  while (engine.status().queued > 0) std::this_thread::yield();
+  const auto waiting = post(R"({"prompt": [4,5], "max_tokens": 1})");  // leaves room for one
+  for (const char* const more : {"", R"(, "stream": true)", R"(, "n": 2)"})
+    EXPECT_EQ(refusal(cat(R"({"prompt": [[6],[7]], "max_tokens": 5)", more, "}")).substr(0, 3),
+              std::string_view(more).ends_with('2') ? "400" : "429")
+        << more;
+  try {
+    post(R"({"context": [1], "continuations": [[2], [3]]})", handle_score);  // one tree
+    post(R"({"context": [1], "continuations": [[2], [3]]})", handle_score);
+    ADD_FAILURE() << "the queue is full";
+  } catch (const RequestError& error) {
+    EXPECT_EQ(error.status, 429);
+  }
+  EXPECT_EQ(metrics.prompt_tokens, 3 + 2 + 1);
+  model.paused = false;
+  running->wait();
+  waiting->wait();
+  engine.shut_down(std::chrono::seconds(10));
+  EXPECT_EQ(engine.status().counters.prompt_tokens, 3 + 2 + 1) << "nothing of the refused has run";
+}
 
 }  // namespace
 }  // namespace asynct::serve

@@ -95,14 +95,18 @@ void Scoring::start(const Fields& fields) {
   responder_->on_disconnect([weak = weak_from_this()] {
     if (const auto scoring = weak.lock()) scoring->submissions_.cancel();
   });
+  std::vector<Submission> submissions;
+  std::int64_t tokens = 0;
   for (std::size_t i = 0; i < trees.count(); ++i) {
     Owners owners;
     std::vector<Request> tree = trees.tree(i, owners);
     tree.front().priority = fields.integer("priority", 0, INT32_MIN, INT32_MAX);
     tree.front().cache_salt = fields.text("cache_salt", "", context_.limits.salt_bytes);
-    for (const Request& request : tree) context_.metrics.prompt_tokens += std::ssize(request.tokens);
-    submissions_.add(std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners)));
+    for (const Request& request : tree) tokens += std::ssize(request.tokens);
+    submissions.push_back({std::move(tree), std::make_shared<Sink>(shared_from_this(), std::move(owners))});
   }
+  submissions_.submit(std::move(submissions));
+  context_.metrics.prompt_tokens += tokens;
 }
 
 void Scoring::publish() {
@@ -166,8 +170,15 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
     const auto texts =
         fields.texts("continuations", context.limits.continuations, context.limits.prompt_bytes);
     const std::string text = fields.text("context", {}, context.limits.prompt_bytes);
-    for (TokenPair& pair : PromptEncoder(context.tokenizer, BosMode::tokenizer).encode_pairs(text, texts))
-      add(std::move(pair.context), pair.continuation);
+    const auto most = static_cast<std::size_t>(context.max_length) + 1;
+    try {
+      const PromptEncoder encoder(context.tokenizer, BosMode::tokenizer, most);
+      for (TokenPair& pair : encoder.encode_pairs(text, texts))
+        add(std::move(pair.context), pair.continuation);
+    } catch (const TooManyTokens&) {
+      throw RequestError(cat("context: more than ", most, " tokens, alone or with a continuation"), "context",
+                         400, "context_length_exceeded");
+    }
   } else if (before->is_array()) {
     const auto most = static_cast<std::size_t>(context.max_length) + 1;
     const auto head = token_ids(*before, "context", most, context.vocabulary);

@@ -6,15 +6,18 @@
 
 namespace asynct::serve {
 
-void Submissions::add(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener) {
-  const auto ticket = engine_.submit(std::move(tree), std::move(listener));
-  if (!ticket) {
-    cancel();
-    throw RequestError("the queue is full; try again later", "", 429, "queue_full");
-  }
+void Submissions::submit(std::vector<Submission> submissions) {
+  const std::size_t count = submissions.size();
+  const auto tickets = engine_.submit(std::move(submissions));
+  if (!tickets && engine_.max_queue() > 0 && std::cmp_greater(count, engine_.max_queue()))
+    throw RequestError(cat("the request has ", count, " parts to compute, the queue takes ",
+                           engine_.max_queue(), " in all (--max-queue); send fewer at once"),
+                       "");
+  if (!tickets) throw RequestError("the queue is full; try again later", "", 429, "queue_full");
   const std::lock_guard lock(mutex_);
-  tickets_.push_back(*ticket);
-  if (cancelled_) engine_.cancel(*ticket);
+  tickets_.insert(tickets_.end(), tickets->begin(), tickets->end());
+  if (!cancelled_) return;
+  for (const EngineThread::Ticket ticket : *tickets) engine_.cancel(ticket);
 }
 
 void Submissions::cancel() {

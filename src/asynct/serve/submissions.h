@@ -8,14 +8,14 @@
 
 namespace asynct::serve {
 
-/// What one HTTP request has in the engine: submitted piece by piece, cancelled together. Any thread.
+/// What one HTTP request has in the engine: submitted and cancelled together. Any thread.
 class Submissions {
  public:
   explicit Submissions(EngineThread& engine) : engine_(engine) {}
 
-  /// RequestError (429), and everything is cancelled, when the queue is full.
-  void add(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener);
-  /// Also what is added later.
+  /// RequestError, and the engine has nothing of it, when the queue has no room for all (429) or never has.
+  void submit(std::vector<Submission> submissions);
+  /// Also what is submitted later.
   void cancel();
   bool cancelled() const;
 

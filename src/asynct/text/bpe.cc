@@ -189,6 +189,12 @@ BpeModel::BpeModel(BpeOptions options, StringTable words, MergeTable merges, std
     const CodePoint c = decode_utf8(word);
     if (c.valid && static_cast<std::size_t>(c.length) == word.size()) character_symbols_[c.value] = id;
   });
+  const auto& bytes = options_.byte_level ? byte_symbols_ : byte_tokens_;
+  const bool every_byte_has_one = (options_.byte_level || options_.byte_fallback) && bytes.size() == 256 &&
+                                  std::find(bytes.begin(), bytes.end(), -1) == bytes.end();
+  if (every_byte_has_one)
+    words_.for_each(
+        [&](std::string_view word, Token) { longest_token_ = std::max(longest_token_, word.size()); });
 }
 
 void BpeModel::encode(std::string_view word, std::vector<Token>& out) const {

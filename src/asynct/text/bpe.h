@@ -69,6 +69,10 @@ class BpeModel {
 
   const StringTable& words() const { return words_; }
 
+  /// Bytes of a word that one token stands for at most; 0 when that has no bound, since what has no token is
+  /// left out or becomes an unknown token together.
+  std::size_t longest_token() const { return longest_token_; }
+
  private:
   void encode_word(std::string_view word, std::vector<Token>& out) const;
   void encode_uncached(std::string_view word, std::vector<Token>& out) const;
@@ -81,7 +85,8 @@ class BpeModel {
   std::vector<Token> byte_tokens_;
   std::vector<Token> byte_symbols_;                        // byte_level: token of each byte, -1 for none
   std::unordered_map<char32_t, Token> character_symbols_;  // else: token of each character
-  bool split_at_metaspace_;    // a text without pre-tokenizer may be cut before each metaspace
+  bool split_at_metaspace_;  // a text without pre-tokenizer may be cut before each metaspace
+  std::size_t longest_token_ = 0;
   std::uint64_t cache_owner_;  // tells this model's entries in a thread's cache
 };
 

@@ -1,5 +1,6 @@
 #include "asynct/text/tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -61,19 +62,33 @@ std::vector<Token> Tokenizer::encode(std::string_view text, const EncodeOptions&
   }
   std::vector<Token> out;
   if (options.add_special_tokens) out = parts.prefix;
-  out.reserve(out.size() + text.size() / 3 + 4);
+  out.reserve(out.size() + std::min(text.size() / 3, options.most_tokens) + 4);
+  // A word of so many bytes gives some tokens at least: the longest is cut short, too.
+  const auto check_count = [&](std::size_t word_bytes) {
+    const std::size_t longest = parts.bpe.longest_token();
+    const std::size_t least = longest > 0 ? word_bytes / longest : 0;
+    if (out.size() > options.most_tokens || least > options.most_tokens - out.size())
+      throw TooManyTokens(options.most_tokens);
+  };
   std::string buffer;
   const bool skip_special = !options.parse_special;
   parts.raw_tokens.split(text, skip_special, [&](std::string_view piece, const AddedToken* token) {
-    if (token != nullptr) return out.push_back(token->id);
+    if (token != nullptr) {
+      check_count(0);
+      return out.push_back(token->id);
+    }
     const std::string_view normal = parts.normalizer.apply(piece, buffer);
     parts.normalized_tokens.split(normal, skip_special, [&](std::string_view part, const AddedToken* inner) {
       if (inner != nullptr) return out.push_back(inner->id);
       const bool at_start = piece.data() == text.data() && part.data() == normal.data();
-      parts.pre_tokenizer.split(part, at_start, [&](std::string_view word) { parts.bpe.encode(word, out); });
+      parts.pre_tokenizer.split(part, at_start, [&](std::string_view word) {
+        check_count(word.size());
+        parts.bpe.encode(word, out);
+      });
     });
   });
   if (options.add_special_tokens) out.insert(out.end(), parts.suffix.begin(), parts.suffix.end());
+  check_count(0);
   return out;
 }
 

@@ -8,15 +8,23 @@
 #include <string_view>
 #include <vector>
 
+#include "asynct/base/error.h"
 #include "asynct/text/stop_matcher.h"
 #include "asynct/text/stream_decoder.h"
 #include "asynct/text/token.h"
 
 namespace asynct {
 
+/// A text has more tokens than EncodeOptions::most_tokens.
+class TooManyTokens : public Error {
+ public:
+  explicit TooManyTokens(std::size_t most) : Error(cat("text: more than ", most, " tokens")) {}
+};
+
 struct EncodeOptions {
-  bool add_special_tokens = false;  // BOS, EOS and their kin, as the file's post-processor says
-  bool parse_special = true;        // false: a special token's content in the text is ordinary text
+  bool add_special_tokens = false;     // BOS, EOS and their kin, as the file's post-processor says
+  bool parse_special = true;           // false: a special token's content in the text is ordinary text
+  std::size_t most_tokens = SIZE_MAX;  // TooManyTokens as soon as it is clear that there are more
 };
 
 struct TokenizerParts;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -267,6 +268,48 @@ TEST(TokenizerRuns, LongRunsTakeLinearTimeAndConstantStack) {
       EXPECT_GT(tokens, 0u);
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << family << " " << unit;
     }
+  }
+}
+
+TEST(TokenizerLimit, RefusesExactlyWhatHasMore) {
+  std::mt19937 random(5);
+  const std::vector<std::string> units = {
+      "a", " ", "the ", "\n", "777", "<|endoftext|>", "\xCC\x81", "\xE4\xB8\xAD", "aaaa"};
+  for (const char* family : {"gpt2", "qwen", "llama3", "smollm2", "odd", "llama2", "metaspace"}) {
+    const auto tokenizer = golden(family);
+    for (int round = 0; round < 200; ++round) {
+      std::string text;
+      for (auto parts = random() % 20; parts > 0; --parts) {
+        const std::string& unit = units[random() % units.size()];
+        for (auto repeat = 1 + random() % (random() % 8 == 0 ? 200 : 3); repeat > 0; --repeat) text += unit;
+      }
+      EncodeOptions options{.add_special_tokens = round % 2 == 0};
+      const auto tokens = tokenizer.encode(text, options);
+      options.most_tokens = tokens.size();
+      EXPECT_EQ(tokenizer.encode(text, options), tokens) << family;
+      if (tokens.empty()) continue;
+      options.most_tokens = random() % tokens.size();
+      EXPECT_THROW(tokenizer.encode(text, options), TooManyTokens) << family << ": " << text;
+    }
+  }
+}
+
+// What has no token vanishes, or becomes one unknown token together: bytes say nothing about tokens then.
+TEST(TokenizerLimit, TakesWordsOfAnyLengthWhereTheyMayVanish) {
+  const auto tokenizer = Tokenizer::from_json(Document{}.text(), "t.json");
+  const std::string text = "ab" + std::string(5000, 'c') + "ab";
+  EXPECT_EQ(tokenizer.encode(text, {.most_tokens = 2}), (Tokens{2, 2}));
+}
+
+TEST(TokenizerLimit, IsCheapWhereItIsExceeded) {
+  const Tokenizer tokenizer = Tokenizer::load("models/asynct-tiny");
+  for (const std::string unit : {"a", "word ", "\n", "\xE4\xB8\xAD", "<|endoftext|>"}) {
+    std::string text;
+    while (text.size() < std::size_t{8} << 20) text += unit;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THROW(tokenizer.encode(text, {.most_tokens = 2048}), TooManyTokens);
+    // 2 seconds without the limit.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200)) << unit;
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "asynct/base/reserve.h"
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/attention/kernels.h"
 
@@ -58,6 +59,11 @@ void AttentionPlan::build(const AttentionConfig& config, const StepBatch& batch,
   }
   const std::int64_t piece =
       threads == 1 ? total : std::max(kMinSplitChunks, divide_up(total, threads * kPiecesPerThread));
+  // Splits are fewer than threads * kPiecesPerThread, and so are their pieces beside a unit each: with room
+  // for all, longer contexts allocate nothing.
+  const auto splits = static_cast<std::size_t>(threads * kPiecesPerThread);
+  reserve_at_least(units, static_cast<std::size_t>(batch.sequences() * config.kv_heads) + splits);
+  reserve_at_least(reductions, splits);
 
   const auto add_decode = [&](Unit unit) {
     const std::int32_t chunks = unit.chunk_end;

@@ -16,6 +16,7 @@
 
 namespace asynct::http {
 namespace asio = boost::asio;
+using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
@@ -25,10 +26,13 @@ constexpr std::size_t kKeptBuffer = 65536;  // bytes of an output buffer kept fr
 constexpr Milliseconds kLingerTime{1000};   // for the client to read the response and close
 constexpr std::size_t kLingerBytes = 1024 * 1024;  // of a refused body, say
 
-std::string client_name(const Socket& socket) {
+tcp::endpoint client_of(const Socket& socket) {
   error_code error;
-  const auto endpoint = socket.remote_endpoint(error);
-  if (error) return {};  // it has left already
+  return socket.remote_endpoint(error);  // unspecified: it has left already
+}
+
+std::string client_name(const tcp::endpoint& endpoint) {
+  if (endpoint.port() == 0) return {};
   const std::string host = endpoint.address().to_string();
   return endpoint.address().is_v6() ? cat('[', host, "]:", endpoint.port()) : cat(host, ':', endpoint.port());
 }
@@ -52,7 +56,8 @@ Connection::Connection(Socket socket, ServerState& server)
     : socket_(std::move(socket)),
       timer_(socket_.get_executor()),
       server_(server),
-      client_(client_name(socket_)) {
+      address_(client_of(socket_).address()),
+      client_(client_name(client_of(socket_))) {
   server_.enter(this);
 }
 
@@ -90,8 +95,8 @@ void Connection::start() {
   });
 }
 
-void Connection::refuse() {
-  post([this] { reject(503, "The server has too many connections."); });
+void Connection::refuse(std::string why) {
+  post([this, why = std::move(why)] { reject(503, why); });
 }
 
 void Connection::wake() {

@@ -35,10 +35,13 @@ class Connection final : public Wakeable, public std::enable_shared_from_this<Co
   Connection& operator=(const Connection&) = delete;
 
   void start();
-  void refuse();  // instead of start(): 503
+  void refuse(std::string why);  // instead of start(): 503
   void wake() override;
   void drain();  // close when idle, else after the response
   void abort();  // close now
+
+  /// Of the client; unspecified when it had left before it was accepted.
+  const boost::asio::ip::address& address() const { return address_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,6 +82,7 @@ class Connection final : public Wakeable, public std::enable_shared_from_this<Co
   Socket socket_;
   boost::asio::basic_waitable_timer<Clock, boost::asio::wait_traits<Clock>, Strand> timer_;
   ServerState& server_;
+  const boost::asio::ip::address address_;
   std::string client_;
   Phase phase_ = Phase::idle;
   bool reading_ = false;

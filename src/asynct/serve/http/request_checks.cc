@@ -26,6 +26,12 @@ bool constant_time_equal(std::string_view given, const std::string& key) {
   return difference == 0;
 }
 
+std::string_view without_port(std::string_view host) {
+  const std::size_t colon = host.rfind(':');
+  const bool in_brackets = host.find(']') != host.npos && colon < host.find(']');
+  return colon == host.npos || in_brackets ? host : host.substr(0, colon);
+}
+
 EarlyAnswer error_answer(const ApiError& error, Headers headers = {}) {
   return {.status = error.status, .body = error_json(error), .headers = std::move(headers)};
 }
@@ -51,6 +57,13 @@ bool has_valid_key(std::string_view authorization, std::span<const std::string> 
   bool valid = false;
   for (const std::string& key : keys) valid = constant_time_equal(authorization, key) || valid;
   return valid;
+}
+
+bool host_is_allowed(std::string_view host, std::span<const std::string> allowed) {
+  if (allowed.empty() || host.empty()) return true;
+  return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+    return one == "*" || equal_ignoring_case(without_port(one), without_port(host));
+  });
 }
 
 std::string choose_request_id(std::string_view proposed) {
@@ -94,6 +107,14 @@ std::string common_headers(const HttpRequest& request, const ServerOptions& opti
 
 std::optional<EarlyAnswer> early_answer(const HttpRequest& request, const Router::Match& match,
                                         const ServerOptions& options) {
+  const std::string_view host = request.header("host");
+  if (!host_is_allowed(host, options.allowed_hosts))
+    return error_answer({.status = 403,
+                         .message = cat("This server is not called \"", host,
+                                        "\"; if it is, let it know by --allowed-host. (Pages of other sites "
+                                        "reach local servers by names of their own.)"),
+                         .type = "invalid_request_error",
+                         .code = "host_not_allowed"});
   const bool preflight = request.method == "OPTIONS" &&
                          !request.header("access-control-request-method").empty() &&
                          !allowed_origin(request.header("origin"), options.allowed_origins).empty();

@@ -13,6 +13,10 @@ namespace asynct::http {
 /// on lengths only, not on where texts differ.
 bool has_valid_key(std::string_view authorization, std::span<const std::string> keys);
 
+/// Whether the value of a Host header names one of the allowed hosts (none: all are), whatever the port. No
+/// value is fine: every browser sends one.
+bool host_is_allowed(std::string_view host, std::span<const std::string> allowed);
+
 /// The proposed id if it has 1 to 128 characters of [A-Za-z0-9._-], else a random one of 32 hexadecimal
 /// digits.
 std::string choose_request_id(std::string_view proposed);
@@ -28,8 +32,8 @@ struct EarlyAnswer {
   std::string body;  // JSON
   Headers headers;
 };
-/// What needs no handler and no body: OPTIONS with the CORS preflight among them, 401, 404, 405. The
-/// preflight comes before the key, as browsers send none with it.
+/// What needs no handler and no body: OPTIONS with the CORS preflight among them, 401, 403, 404, 405.
+/// The preflight comes before the key, as browsers send none with it.
 std::optional<EarlyAnswer> early_answer(const HttpRequest& request, const Router::Match& match,
                                         const ServerOptions& options);
 

@@ -42,6 +42,13 @@ std::vector<std::shared_ptr<Connection>> ServerState::connections() const {
   return found;
 }
 
+std::size_t ServerState::live_of(const asio::ip::address& address) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [&](const Connection* connection) { return connection->address() == address; }));
+}
+
 bool ServerState::wait_until_empty(Milliseconds at_most) {
   std::unique_lock lock(mutex_);
   return empty_.wait_for(lock, at_most, [this] { return connections_.empty(); });
@@ -66,16 +73,26 @@ ServerOptions checked(ServerOptions options) {
   return options;
 }
 
-tcp::endpoint endpoint_of(const ServerOptions& options) {
-  std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
+asio::ip::address address_of(const std::string& named) {
+  std::string host = named == "localhost" ? "127.0.0.1" : named;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   error_code error;
   const auto address = asio::ip::make_address(host, error);
-  if (error) fail("server: host \"", options.host, "\" is not an IPv4 or IPv6 address");
-  return {address, static_cast<asio::ip::port_type>(options.port)};
+  if (error) fail("server: host \"", named, "\" is not an IPv4 or IPv6 address");
+  return address;
 }
 
 }  // namespace
+
+std::vector<std::string> hosts_to_answer(const std::string& host, std::vector<std::string> more) {
+  const auto address = address_of(host);
+  if (more.empty() && !address.is_loopback()) return {};
+  const std::string own = address.is_v6() ? cat('[', address.to_string(), ']') : address.to_string();
+  for (const std::string& name :
+       {own, std::string("localhost"), std::string("127.0.0.1"), std::string("[::1]")})
+    more.push_back(name);
+  return more;
+}
 
 class Server::Impl {
  public:
@@ -113,7 +130,8 @@ class Server::Impl {
 
  private:
   void listen() {
-    const tcp::endpoint wanted = endpoint_of(state_.options);
+    const tcp::endpoint wanted(address_of(state_.options.host),
+                               static_cast<asio::ip::port_type>(state_.options.port));
     try {
       acceptor_.open(wanted.protocol());
       acceptor_.set_option(tcp::acceptor::reuse_address(true));
@@ -177,7 +195,14 @@ class Server::Impl {
     const std::size_t live = state_.live();
     if (live >= state_.options.max_connections + kRefusedAtOnce) return;
     const auto connection = std::make_shared<Connection>(std::move(socket), state_);
-    live < state_.options.max_connections ? connection->start() : connection->refuse();
+    const std::size_t of_one = state_.options.max_connections_per_address;
+    if (live >= state_.options.max_connections) {
+      connection->refuse("The server has too many connections.");
+    } else if (of_one > 0 && state_.live_of(connection->address()) > of_one) {  // this one among them
+      connection->refuse(cat("There are too many connections from this address; the limit is ", of_one, "."));
+    } else {
+      connection->start();
+    }
   }
 
   ServerState state_;  // connections use it until they are destroyed, with io_ at the latest

@@ -23,9 +23,9 @@ namespace asynct::http {
 ///   Server server({.port = 8000}, std::move(router));
 ///
 /// Limits and timeouts of ServerOptions hold for every connection; what breaks one is answered with an error
-/// in OpenAI's shape (error_json.h) and the connection is closed: 400 malformed, 401 key, 404, 405 (with
-/// Allow), 408 too slow, 413 body, 414 URL, 417 unknown Expect, 431 header, 501 transfer coding, 503 too
-/// many. A connection serves one request at a time; pipelined ones wait. HEAD is GET without the body.
+/// in OpenAI's shape (error_json.h) and the connection is closed: 400 malformed, 401 key, 403 Host, 404, 405
+/// (with Allow), 408 too slow, 413 body, 414 URL, 417 unknown Expect, 431 header, 501 transfer coding, 503
+/// too many. A connection serves one request at a time; pipelined ones wait. HEAD is GET without the body.
 /// OPTIONS of a known path is answered by the server, unless a handler is routed.
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -105,7 +105,8 @@ struct ServerOptions {
   int port = 8000;                 // 0: a free one, see Server::port()
   int threads = 2;                 // for I/O and handlers
 
-  std::size_t max_connections = 1024;  // more are answered 503, many more are closed unanswered
+  std::size_t max_connections = 1024;           // more are answered 503, many more are closed unanswered
+  std::size_t max_connections_per_address = 0;  // likewise, of one client's IP address; 0: no limit
   std::size_t max_target_bytes = 4096;
   std::size_t max_header_bytes = 16384;
   std::size_t max_headers = 100;
@@ -121,7 +122,9 @@ struct ServerOptions {
 
   std::vector<std::string> api_keys;                    // any of them; none: no check
   std::vector<std::string> public_paths = {"/health"};  // need no key
-  std::vector<std::string> allowed_origins;             // CORS: exact origins, or "*"; none: no CORS headers
+  std::vector<std::string>
+      allowed_hosts;  // what Host may say, with any port; none: anything (hosts_to_answer)
+  std::vector<std::string> allowed_origins;  // CORS: exact origins, or "*"; none: no CORS headers
 
   /// Takes one JSON object per request, without line end: time, request_id, client, method, path, status,
   /// bytes (sent, heads included), milliseconds, disconnected. Called by I/O threads, several at once.
@@ -130,6 +133,11 @@ struct ServerOptions {
 
 /// For ServerOptions::access_log: a line each, flushed. The file stays the caller's.
 std::function<void(std::string_view)> log_lines_to(std::FILE* file);
+
+/// ServerOptions::allowed_hosts of a server that listens on `host`. On a loopback address these are its names
+/// and `more`: a page of another site whose name is made to resolve to 127.0.0.1 (DNS rebinding) calls by
+/// that name. Elsewhere only the operator knows the names: any, unless `more` says some. "*": any.
+std::vector<std::string> hosts_to_answer(const std::string& host, std::vector<std::string> more);
 
 class Server {
  public:

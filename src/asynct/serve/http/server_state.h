@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/ip/address.hpp>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -28,6 +29,7 @@ class ServerState {
   void enter(Connection* connection);
   void leave(Connection* connection);
   std::size_t live() const;
+  std::size_t live_of(const boost::asio::ip::address& address) const;
   std::vector<std::shared_ptr<Connection>> connections() const;
   bool wait_until_empty(Milliseconds at_most);
 

@@ -197,6 +197,55 @@ TEST(HttpServer, KeysGuardAllButPublicPaths) {
   EXPECT_TRUE(client.closed_by_server());
 }
 
+// Also of paths that need no key or do not exist, and before CORS.
+TEST(HttpServer, RefusesHostsThatItIsNotCalled) {
+  ServerOptions options = test_options();
+  options.allowed_hosts = hosts_to_answer("127.0.0.1", {"Models.Example:9", "[2001:db8::1]"});
+  options.allowed_origins = {"*"};
+  options.api_keys = {"key"};
+  options.public_paths = {"/hello"};
+  Server server(options, small_router());
+  const auto status = [&](std::string_view host, std::string_view method = "GET",
+                          std::string_view path = "/hello") {
+    TestClient client(server.port());
+    client.send(cat(method, " ", path, " HTTP/1.1\r\nHost: ", host, "\r\nOrigin: http://evil.example\r\n",
+                    "Access-Control-Request-Method: GET\r\n\r\n"));
+    const TestResponse response = client.response();
+    if (response.status == 403) {
+      EXPECT_NE(error_of(response)["message"].get<std::string>().find("--allowed-host"), std::string::npos);
+    }
+    return response.status;
+  };
+  for (const char* const host : {"localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]", "[::1]:1",
+                                 "models.example", "models.example:443", "[2001:db8::1]:9"})
+    EXPECT_EQ(status(host), 200) << host;
+  for (const char* const host : {"evil.example", "evil.example:8000", "localhost.evil.example",
+                                 "127.0.0.1.nip.io", "[::2]", "[::1].example", "0.0.0.0", ":80", "example"})
+    EXPECT_EQ(status(host), 403) << host;
+  EXPECT_EQ(status("evil.example", "OPTIONS"), 403);
+  EXPECT_EQ(status("evil.example", "GET", "/nowhere"), 403);
+  TestClient old(server.port());
+  old.send("GET /hello HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.response().status, 200) << "no browser leaves it out";
+}
+
+TEST(HttpServer, HostsToAnswer) {
+  for (const char* const loopback : {"127.0.0.1", "localhost", "::1", "[::1]", "127.1.2.3"}) {
+    const auto hosts = hosts_to_answer(loopback, {});
+    EXPECT_TRUE(host_is_allowed("localhost:8000", hosts));
+    EXPECT_FALSE(host_is_allowed("a.example", hosts));
+    EXPECT_TRUE(host_is_allowed("a.example", hosts_to_answer(loopback, {"*"})));
+  }
+  EXPECT_TRUE(host_is_allowed("127.1.2.3", hosts_to_answer("127.1.2.3", {})));
+  for (const char* const open : {"0.0.0.0", "::", "192.0.2.1"}) {
+    EXPECT_TRUE(hosts_to_answer(open, {}).empty());
+    const auto hosts = hosts_to_answer(open, {"a.example"});
+    EXPECT_TRUE(host_is_allowed("a.example:80", hosts));
+    EXPECT_TRUE(host_is_allowed("localhost", hosts));
+    EXPECT_FALSE(host_is_allowed("b.example", hosts));
+  }
+}
+
 TEST(HttpServer, CorsIsOffByDefault) {
   Server server(test_options(), small_router());
   TestClient client(server.port());
@@ -387,6 +436,29 @@ TEST(HttpServer, ConnectionsOverTheLimitAreAnswered503) {
   three.close();
   one.close();
   EXPECT_TRUE(eventually([&] { return server.live_connections() == 1; }));
+  TestClient four(server.port());
+  EXPECT_EQ(four.get("/hello").status, 200);
+}
+
+TEST(HttpServer, ConnectionsOfOneAddressHaveALimitOfTheirOwn) {
+  ServerOptions options = test_options();
+  options.host = "0.0.0.0";
+  options.max_connections_per_address = 2;
+  Server server(options, small_router());
+  TestClient one(server.port());
+  TestClient two(server.port());
+  EXPECT_EQ(one.get("/hello").status, 200);
+  EXPECT_EQ(two.get("/hello").status, 200);
+  TestClient three(server.port());
+  const TestResponse refused = three.response();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(error_of(refused)["message"].get<std::string>().find("from this address"), std::string::npos);
+  TestClient other(0);
+  other.connect(server.port(), "127.0.0.2");
+  EXPECT_EQ(other.get("/hello").status, 200);
+  three.close();
+  one.close();
+  EXPECT_TRUE(eventually([&] { return server.live_connections() == 2; }));
   TestClient four(server.port());
   EXPECT_EQ(four.get("/hello").status, 200);
 }

@@ -26,8 +26,8 @@ class TestClient {
   TestClient(const TestClient&) = delete;
   TestClient& operator=(const TestClient&) = delete;
 
-  void connect(int port);
-  bool send(std::string_view bytes);  // false: the server closed
+  void connect(int port, const char* from = nullptr);  // from: an address of this machine
+  bool send(std::string_view bytes);                   // false: the server closed
   TestResponse response(bool head = false);
   TestResponse get(std::string_view path, std::string_view headers = {});
   TestResponse post(std::string_view path, std::string_view body, std::string_view headers = {});
