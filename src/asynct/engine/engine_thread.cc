@@ -32,11 +32,12 @@ class EngineThread::Impl : EngineListener {
     thread_.join();
   }
 
-  std::optional<Ticket> submit(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener) {
+  std::optional<Ticket> submit(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener,
+                               bool more) {
     Ticket ticket = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (closing_ || status_.queued + status_.waiting >= options_.max_queue) return {};
+      if (more ? ending_ : closing_ || status_.queued + status_.waiting >= options_.max_queue) return {};
       ticket = ++last_ticket_;
       ++status_.queued;
       commands_.push_back({.ticket = ticket, .tree = std::move(tree), .listener = std::move(listener)});
@@ -74,7 +75,7 @@ class EngineThread::Impl : EngineListener {
     closing_ = true;
     const auto is_empty = [this] { return empty_ && commands_.empty(); };
     if (emptied_.wait_for(lock, grace, is_empty)) return;
-    cancel_all_ = true;
+    cancel_all_ = ending_ = true;
     wake_.notify_one();
     emptied_.wait(lock, is_empty);
   }
@@ -210,6 +211,7 @@ class EngineThread::Impl : EngineListener {
   Ticket last_ticket_ = 0;
   bool closing_ = false;
   bool cancel_all_ = false;
+  bool ending_ = false;  // the deadline is over
   bool exit_ = false;
   bool empty_ = true;
 
@@ -230,7 +232,11 @@ EngineThread::~EngineThread() = default;
 
 std::optional<EngineThread::Ticket> EngineThread::submit(std::vector<Request> tree,
                                                          std::shared_ptr<SubmissionListener> listener) {
-  return impl_->submit(std::move(tree), std::move(listener));
+  return impl_->submit(std::move(tree), std::move(listener), false);
+}
+std::optional<EngineThread::Ticket> EngineThread::submit_more(std::vector<Request> tree,
+                                                              std::shared_ptr<SubmissionListener> listener) {
+  return impl_->submit(std::move(tree), std::move(listener), true);
 }
 void EngineThread::cancel(Ticket ticket) { impl_->cancel(ticket); }
 bool EngineThread::reset_prefix_cache() { return impl_->reset_prefix_cache(); }

@@ -176,7 +176,8 @@ void handle_completions(const Context& context, const http::HttpRequest& request
   check_model(context, fields);
   Generation::Ask ask{.id = "cmpl-" + request.id,
                       .options = generation_options(fields, context.vocabulary, context.limits)};
-  ask.options.logprobs = static_cast<std::int32_t>(fields.integer("logprobs", -1, 0, kMaxTopLogprobs));
+  ask.options.logprobs =
+      static_cast<std::int32_t>(fields.integer("logprobs", -1, 0, context.limits.top_logprobs));
   ask.echo = fields.boolean("echo", false);
   ask.score_prompt = ask.echo && ask.options.logprobs >= 0;
   ask.prompts = prompts_of(context, fields, fields.boolean("add_special_tokens", true));
