@@ -74,8 +74,10 @@ class EngineThread::Impl : EngineListener {
     std::unique_lock lock(mutex_);
     closing_ = true;
     const auto is_empty = [this] { return empty_ && commands_.empty(); };
-    if (emptied_.wait_for(lock, grace, is_empty)) return;
-    cancel_all_ = ending_ = true;
+    const bool ended = emptied_.wait_for(lock, grace, is_empty);
+    ending_ = true;
+    if (ended) return;
+    cancel_all_ = true;
     wake_.notify_one();
     emptied_.wait(lock, is_empty);
   }
@@ -211,7 +213,7 @@ class EngineThread::Impl : EngineListener {
   Ticket last_ticket_ = 0;
   bool closing_ = false;
   bool cancel_all_ = false;
-  bool ending_ = false;  // the deadline is over
+  bool ending_ = false;  // the deadline is over, or all was done before
   bool exit_ = false;
   bool empty_ = true;
 

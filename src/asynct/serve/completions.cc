@@ -7,16 +7,13 @@
 #include "asynct/serve/generation.h"
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/logprob_lists.h"
+#include "asynct/serve/models.h"
 #include "asynct/serve/request_fields.h"
 
 namespace asynct::serve {
 
 void check_model(const Context& context, const Fields& fields) {
-  const std::string model = fields.text("model", context.model_names.front(), 4096);
-  if (std::find(context.model_names.begin(), context.model_names.end(), model) == context.model_names.end())
-    throw RequestError(
-        cat("The model `", model, "` does not exist; this server has `", context.model_names.front(), "`"),
-        "model", 404, "model_not_found");
+  check_model_name(context, fields.text("model", context.model_names.front(), 4096));
 }
 
 std::int64_t tokens_to_generate(const Context& context, std::int64_t prompt_tokens,
