@@ -75,6 +75,7 @@ GETS = {
     "/ping": '"ok"',
     "/version": '"version"',
     "/v1/models": '"asynct-tiny"',
+    "/v1/models/{id}": '"id":"asynct-tiny"',
     "/model_info": '"asynci"',
     "/tokenizer_info": '"eos_token":"<|endoftext|>"',
     "/metrics": "vllm:num_requests_running",
@@ -93,7 +94,7 @@ POSTS = {
 
 @pytest.mark.parametrize("path", GETS)
 def test_curl_get(server, path):
-    assert GETS[path] in curl(server, path)
+    assert GETS[path] in curl(server, path.replace("{id}", "asynct-tiny"))
 
 
 @pytest.mark.parametrize("path", POSTS)
