@@ -125,10 +125,11 @@ class Chain : public Waiter, public std::enable_shared_from_this<Chain> {
 };
 
 TEST(EngineThread, WhatGoesOnIsTakenByAFullQueueAndUntilTheDeadline) {
-  FakeRunner model(60);
-  EngineThread full(model, options(0));
+  FakeRunner other(60);
+  EngineThread full(other, options(0));
   EXPECT_TRUE(full.submit_more({{.tokens = {1}}}, std::make_shared<Waiter>()).has_value());
   for (const bool drain : {true, false}) {
+    FakeRunner model(60);
     EngineThread engine(model, options());
     const std::int64_t links = drain ? 2000 : INT64_MAX;
     const auto chain = std::make_shared<Chain>(engine, links);
