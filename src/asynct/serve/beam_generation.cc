@@ -35,7 +35,7 @@ class Generation::Search : public std::enable_shared_from_this<Search> {
     }
     bool on_token(std::size_t /*request*/, Token /*token*/, std::span<const TokenLogprob> logprobs) override {
       search_->next_[beam_].assign(logprobs.begin(), logprobs.end());
-      return true;
+      return false;
     }
     void on_finished(std::size_t /*request*/, FinishReason reason, std::string_view error) override {
       search_->end_beam(reason, error);
@@ -67,12 +67,13 @@ class Generation::Search : public std::enable_shared_from_this<Search> {
 
 Request Generation::Search::request(std::size_t beam) const {
   const GenerationOptions& options = generation_->ask_.options;
+  const std::vector<Token> tokens = search_.tokens(search_.beams()[beam].last);
+  // It is stopped after one token; but what cannot be had to the end is refused at once.
   Request request{.tokens = prompt().tokens,
-                  .max_new_tokens = 1,
+                  .max_new_tokens = generation_->ask_.max_tokens - std::ssize(tokens),
                   .logprobs = std::max(search_.candidates(), options.logprobs),
                   .priority = options.priority,
                   .cache_salt = options.cache_salt};
-  const std::vector<Token> tokens = search_.tokens(search_.beams()[beam].last);
   request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
   return request;
 }

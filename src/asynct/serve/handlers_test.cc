@@ -445,6 +445,25 @@ TEST_F(HandlersTest, ScoresAreSumsOverTheContinuation) {
   EXPECT_EQ(answer["data"][1]["tokens"], 2);
 }
 
+class SmallCacheTest : public HandlersTest {
+ protected:
+  SmallCacheTest() : HandlersTest(10) {}
+};
+
+TEST_F(SmallCacheTest, RefusesABeamSearchThatCouldNotEnd) {
+  const std::string request = R"({"prompt": [1,2,3], "ignore_eos": true, "use_beam_search": true, "n": 3)";
+  const auto responder = post(request + R"(, "max_tokens": 38})");
+  responder->wait();
+  EXPECT_EQ(responder->status, 400);
+  EXPECT_NE(responder->body.find("needs 11 KV blocks"), std::string::npos) << responder->body;
+  EXPECT_EQ(model.rows, 0);
+  // Three beams do not fit at once: they wait for each other.
+  const Json answer = ask(request + R"(, "max_tokens": 37})");
+  const BeamSearch search = searched({1, 2, 3}, {.width = 3, .max_new_tokens = 37});
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(answer["choices"][i]["text"], tokenizer.decode(search.tokens(search.answers()[i].last), true));
+}
+
 class FullQueueTest : public HandlersTest {
  protected:
   FullQueueTest() : HandlersTest(200, 0) {}
