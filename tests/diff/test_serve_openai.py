@@ -381,6 +381,10 @@ def test_models(client):
     listed = client.models.list().data
     assert [m.id for m in listed] == [MODEL, NAME]
     assert all(m.object == "model" and m.max_model_len == 2048 for m in listed)
+    assert [client.models.retrieve(m.id) for m in listed] == listed  # the first has slashes
+    with pytest.raises(openai.NotFoundError) as error:
+        client.models.retrieve("gpt-9/a b")
+    assert error.value.code == "model_not_found" and "gpt-9/a b" in str(error.value)
 
 
 def test_unknown_model(client):

@@ -37,6 +37,7 @@ def narrowed(document):
     schemas = document["components"]["schemas"]
     schemas["Token"]["maximum"] = 4095
     schemas["ModelName"] = {"enum": [MODEL, "asynct-tiny", None]}
+    document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["schema"] = {"enum": [MODEL, "asynct-tiny"]}
     return document
 
 

@@ -75,6 +75,7 @@ GETS = {
     "/ping": '"ok"',
     "/version": '"version"',
     "/v1/models": '"asynct-tiny"',
+    "/v1/models/{id}": '"id":"asynct-tiny"',
     "/model_info": '"asynci"',
     "/tokenizer_info": '"eos_token":"<|endoftext|>"',
     "/metrics": "vllm:num_requests_running",
@@ -93,7 +94,7 @@ POSTS = {
 
 @pytest.mark.parametrize("path", GETS)
 def test_curl_get(server, path):
-    assert GETS[path] in curl(server, path)
+    assert GETS[path] in curl(server, path.replace("{id}", "asynct-tiny"))
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -214,6 +215,9 @@ COMPLETION_FIELDS = {
     "logit_bias": [5, [], "a", {"x": 1}, {"-1": 1}, {"4096": 1}, {"1": "a"}, {"1": 101}, {"1": 1e300}, {"1": None}, {"": 1},
                    {"99999999999999999999": 1}, {str(i): 0 for i in range(1025)}],
     "allowed_token_ids": [5, "a", {}, ["a"], [-1], [4096], [1.5], [2**64], [None]],
+    "use_beam_search": [0, 1, "true", [], {}],
+    "length_penalty": [-5.1, 5.1, 1e300, "1", [], {}, True],
+    "early_stopping": [0, 1, "never", [], {}],
     "seed": [1.5, 1e300, "1", [], True],
     "stop": [5, {}, True, [5], [None], [["a"]], "a" * 257, ["a" * 257], ["a"] * 17],
     "stop_token_ids": [5, "a", {}, ["a"], [-1], [4096], [1] * 129],

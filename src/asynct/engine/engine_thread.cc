@@ -32,13 +32,13 @@ class EngineThread::Impl : EngineListener {
     thread_.join();
   }
 
-  std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions) {
+  std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions, bool more) {
     std::vector<Ticket> tickets;
     tickets.reserve(submissions.size());
     {
       const std::lock_guard lock(mutex_);
-      const std::int64_t waiting = status_.queued + status_.waiting;
-      if (closing_ || waiting + std::ssize(submissions) > options_.max_queue) return {};
+      const std::int64_t all = status_.queued + status_.waiting + std::ssize(submissions);
+      if (more ? ending_ : closing_ || all > options_.max_queue) return {};
       commands_.reserve(commands_.size() + submissions.size());
       for (auto& [tree, listener] : submissions) {
         tickets.push_back(++last_ticket_);
@@ -81,7 +81,9 @@ class EngineThread::Impl : EngineListener {
     std::unique_lock lock(mutex_);
     closing_ = true;
     const auto is_empty = [this] { return empty_ && commands_.empty(); };
-    if (emptied_.wait_for(lock, grace, is_empty)) return;
+    const bool ended = emptied_.wait_for(lock, grace, is_empty);
+    ending_ = true;
+    if (ended) return;
     cancel_all_ = true;
     wake_.notify_one();
     emptied_.wait(lock, is_empty);
@@ -218,6 +220,7 @@ class EngineThread::Impl : EngineListener {
   Ticket last_ticket_ = 0;
   bool closing_ = false;
   bool cancel_all_ = false;
+  bool ending_ = false;  // the deadline is over, or all was done before
   bool exit_ = false;
   bool empty_ = true;
 
@@ -237,14 +240,18 @@ EngineThread::EngineThread(ModelRunner& model, const Options& options, std::func
 EngineThread::~EngineThread() = default;
 
 std::optional<std::vector<EngineThread::Ticket>> EngineThread::submit(std::vector<Submission> submissions) {
-  return impl_->submit(std::move(submissions));
+  return impl_->submit(std::move(submissions), false);
 }
 std::optional<EngineThread::Ticket> EngineThread::submit(std::vector<Request> tree,
                                                          std::shared_ptr<SubmissionListener> listener) {
   std::vector<Submission> one(1);
   one.front() = {std::move(tree), std::move(listener)};
-  const auto tickets = impl_->submit(std::move(one));
+  const auto tickets = impl_->submit(std::move(one), false);
   return tickets ? std::optional(tickets->front()) : std::nullopt;
+}
+std::optional<std::vector<EngineThread::Ticket>> EngineThread::submit_more(
+    std::vector<Submission> submissions) {
+  return impl_->submit(std::move(submissions), true);
 }
 void EngineThread::cancel(Ticket ticket) { impl_->cancel(ticket); }
 bool EngineThread::reset_prefix_cache() { return impl_->reset_prefix_cache(); }

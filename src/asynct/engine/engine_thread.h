@@ -14,7 +14,7 @@
 namespace asynct {
 
 /// Hears about one submission, on the engine's thread: must be quick, must not throw, must not call the
-/// EngineThread. `request` is an index into the submitted tree.
+/// EngineThread but for submit_more(). `request` is an index into the submitted tree.
 class SubmissionListener {
  public:
   virtual ~SubmissionListener() = default;
@@ -72,6 +72,10 @@ class EngineThread {
   /// listeners hear nothing then.
   std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions);
   std::optional<Ticket> submit(std::vector<Request> tree, std::shared_ptr<SubmissionListener> listener);
+  /// For work that goes on with what has been taken: the queue may be full, and while the engine shuts down
+  /// it is taken until the deadline. Empty after that. What a listener submits on the engine's thread all
+  /// starts in the next step.
+  std::optional<std::vector<Ticket>> submit_more(std::vector<Submission> submissions);
   /// Ends all requests of a submission within a step, or never starts them. Unknown and finished tickets are
   /// ignored.
   void cancel(Ticket ticket);

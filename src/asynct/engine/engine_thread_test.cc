@@ -128,6 +128,46 @@ TEST(EngineThread, TakesAllOrNone) {
   EXPECT_EQ(engine.status().counters.prompt_tokens, before) << "nothing of the four has run";
 }
 
+// Submits the next request of a chain when one has ended, as long as it is let.
+class Chain : public Waiter, public std::enable_shared_from_this<Chain> {
+ public:
+  Chain(EngineThread& engine, std::int64_t links) : engine_(engine), left_(links) {}
+  void on_rejected(std::string_view error) override { ADD_FAILURE() << error; }
+  void on_finished(std::size_t request, FinishReason reason, std::string_view error) override {
+    ++ended;
+    if (reason == FinishReason::length && --left_ > 0 &&
+        engine_.submit_more({{{{.tokens = {1, 2, 3}, .max_new_tokens = 1}}, shared_from_this()}}))
+      return;
+    Waiter::on_finished(request, reason, error);
+  }
+  std::atomic<std::int64_t> ended = 0;
+
+ private:
+  EngineThread& engine_;
+  std::int64_t left_;
+};
+
+TEST(EngineThread, WhatGoesOnIsTakenByAFullQueueAndUntilTheDeadline) {
+  FakeRunner other(60);
+  EngineThread full(other, options(0));
+  EXPECT_TRUE(full.submit_more({{{{.tokens = {1}}}, std::make_shared<Waiter>()}}).has_value());
+  for (const bool drain : {true, false}) {
+    FakeRunner model(60);
+    EngineThread engine(model, options());
+    const std::int64_t links = drain ? 2000 : INT64_MAX;
+    const auto chain = std::make_shared<Chain>(engine, links);
+    engine.submit({{.tokens = {1, 2, 3}, .max_new_tokens = 1}}, chain);
+    while (chain->ended == 0) std::this_thread::yield();
+    engine.shut_down(drain ? std::chrono::seconds(60) : std::chrono::seconds(0));
+    EXPECT_EQ(chain->wait().finished, 1);
+    if (drain) {
+      EXPECT_EQ(chain->ended, links);
+    }
+    EXPECT_EQ(engine.status().free_blocks, 60);
+    EXPECT_FALSE(engine.submit_more({{{{.tokens = {1}}}, std::make_shared<Waiter>()}}).has_value());
+  }
+}
+
 TEST(EngineThread, ShutDownLetsRequestsEndOrCancelsThem) {
   for (const bool drain : {true, false}) {
     FakeRunner model(60);

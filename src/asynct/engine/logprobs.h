@@ -14,7 +14,7 @@ struct TokenLogprob {
   std::int32_t rank = 0;  // 1 = most probable; ties by smaller id
 };
 
-inline constexpr std::int32_t kMaxTopLogprobs = 20;
+inline constexpr std::int32_t kMaxTopLogprobs = 512;  // a beam search asks for many
 
 /// The n most probable tokens (0 <= n <= kMaxTopLogprobs) in their order, and after them `chosen` with its
 /// rank where it is not among them (chosen = -1: none is asked for). logits [V], not empty: the model's,

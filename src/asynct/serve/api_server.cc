@@ -16,6 +16,7 @@
 #include "asynct/serve/context.h"
 #include "asynct/serve/http/error_json.h"
 #include "asynct/serve/model_info.h"
+#include "asynct/serve/models.h"
 #include "asynct/serve/openapi.h"
 #include "asynct/serve/page/page.h"
 #include "asynct/serve/publisher.h"
@@ -91,19 +92,6 @@ Loaded::Loaded(const ApiOptions& options)
   }
   if (chat_template) context.chat_template = &*chat_template;
   info = model_info(options.model, context.model_names.front(), options.engine, model);
-}
-
-std::string models_json(const Context& context) {
-  Json list = {{"object", "list"}, {"data", Json::array()}};
-  for (const std::string& name : context.model_names)
-    list["data"].push_back({{"id", name},
-                            {"object", "model"},
-                            {"created", context.created},
-                            {"owned_by", "asynct"},
-                            {"root", context.model_names.front()},
-                            {"parent", Json()},
-                            {"max_model_len", context.max_length}});
-  return dump_json(list);
 }
 
 std::string info_json(const Loaded& loaded) {
@@ -202,6 +190,10 @@ class ApiServer::Impl {
                        {"cache-control", "no-cache"}});
     });
     answer(router, "GET", "/v1/models", [](Loaded& l, const HttpRequest&) { return models_json(l.context); });
+    constexpr std::string_view kModels = "/v1/models/";
+    answer(router, "GET", cat(kModels, "*"), [kModels](Loaded& l, const HttpRequest& request) {
+      return model_json(l.context, std::string_view(request.path).substr(kModels.size()));
+    });
     answer(router, "GET", "/model_info", [](Loaded& l, const HttpRequest&) { return info_json(l); });
     answer(
         router, "GET", "/metrics",

@@ -183,8 +183,9 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   Generation::Ask ask{.id = "chatcmpl-" + request.id,
                       .options = generation_options(fields, context.vocabulary, context.limits)};
   if (fields.boolean("logprobs", false)) {
-    ask.options.logprobs = static_cast<std::int32_t>(fields.integer("top_logprobs", 0, 0, kMaxTopLogprobs));
-  } else if (fields.integer("top_logprobs", 0, 0, kMaxTopLogprobs) > 0) {
+    ask.options.logprobs =
+        static_cast<std::int32_t>(fields.integer("top_logprobs", 0, 0, context.limits.top_logprobs));
+  } else if (fields.integer("top_logprobs", 0, 0, context.limits.top_logprobs) > 0) {
     throw RequestError("top_logprobs: only with \"logprobs\": true", "top_logprobs");
   }
   const std::string text = render_chat(context, fields);

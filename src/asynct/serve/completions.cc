@@ -7,16 +7,13 @@
 #include "asynct/serve/generation.h"
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/logprob_lists.h"
+#include "asynct/serve/models.h"
 #include "asynct/serve/request_fields.h"
 
 namespace asynct::serve {
 
 void check_model(const Context& context, const Fields& fields) {
-  const std::string model = fields.text("model", context.model_names.front(), 4096);
-  if (std::find(context.model_names.begin(), context.model_names.end(), model) == context.model_names.end())
-    throw RequestError(
-        cat("The model `", model, "` does not exist; this server has `", context.model_names.front(), "`"),
-        "model", 404, "model_not_found");
+  check_model_name(context, fields.text("model", context.model_names.front(), 4096));
 }
 
 std::vector<Token> encode_prompt(const Context& context, std::string_view text, bool add_special,
@@ -188,7 +185,8 @@ void handle_completions(const Context& context, const http::HttpRequest& request
   check_model(context, fields);
   Generation::Ask ask{.id = "cmpl-" + request.id,
                       .options = generation_options(fields, context.vocabulary, context.limits)};
-  ask.options.logprobs = static_cast<std::int32_t>(fields.integer("logprobs", -1, 0, kMaxTopLogprobs));
+  ask.options.logprobs =
+      static_cast<std::int32_t>(fields.integer("logprobs", -1, 0, context.limits.top_logprobs));
   ask.echo = fields.boolean("echo", false);
   ask.score_prompt = ask.echo && ask.options.logprobs >= 0;
   ask.prompts = prompts_of(context, fields, fields.boolean("add_special_tokens", true));

@@ -21,22 +21,16 @@ class Generation::Sink : public SubmissionListener {
       : generation_(std::move(generation)), part_(part) {}
 
   void on_rejected(std::string_view error) override {
-    {
-      const std::lock_guard lock(generation_->mutex_);
-      generation_->rejected_ = true;
-    }
+    generation_->reject();
     for (std::size_t i = 0; i < part_.choices; ++i)
       generation_->end_choice(part_.first_choice + i, FinishReason::failed, error);
   }
   void on_scores(std::size_t /*request*/, std::size_t first, std::span<const TokenScore> scores) override {
-    const std::lock_guard lock(generation_->mutex_);
-    auto& all = generation_->ask_.prompts[part_.prompt].scores;
-    std::copy(scores.begin(), scores.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
+    generation_->note_scores(part_.prompt, first, scores);
   }
   void on_target_logprobs(std::size_t /*request*/, std::size_t target,
                           std::span<const TokenLogprob> logprobs) override {
-    const std::lock_guard lock(generation_->mutex_);
-    generation_->ask_.prompts[part_.prompt].tops[target].assign(logprobs.begin(), logprobs.end());
+    generation_->note_tops(part_.prompt, target, logprobs);
   }
   bool on_token(std::size_t request, Token token, std::span<const TokenLogprob> logprobs) override {
     const std::lock_guard lock(generation_->mutex_);
@@ -85,15 +79,27 @@ Request Generation::leaf(std::vector<Token> tokens, std::int64_t seed_offset) co
   Request request{.tokens = std::move(tokens),
                   .max_new_tokens = ask_.max_tokens,
                   .sampling = options.sampling,
-                  .end_tokens = options.stop_token_ids,
+                  .end_tokens = end_tokens(),
                   .logprobs = options.logprobs,
                   .priority = options.priority,
                   .cache_salt = options.cache_salt};
   request.sampling.seed += static_cast<std::uint64_t>(seed_offset);
-  if (!options.ignore_eos)
-    request.end_tokens.insert(request.end_tokens.end(), context_.end_tokens.begin(),
-                              context_.end_tokens.end());
   return request;
+}
+
+std::vector<Token> Generation::end_tokens() const {
+  std::vector<Token> tokens = ask_.options.stop_token_ids;
+  if (!ask_.options.ignore_eos)
+    tokens.insert(tokens.end(), context_.end_tokens.begin(), context_.end_tokens.end());
+  return tokens;
+}
+
+// Log-probabilities of the prompt, of which `request` begins with at least all tokens but the last.
+void Generation::want_scores(const Prompt& prompt, Request& request) const {
+  if (!ask_.score_prompt) return;
+  for (std::size_t i = 1; i < prompt.tokens.size(); ++i)
+    request.targets.push_back({.row = static_cast<std::int32_t>(i) - 1, .token = prompt.tokens[i]});
+  request.target_logprobs = std::max(ask_.options.logprobs, 0);
 }
 
 // The choices of one prompt: one submission, in which they share all but the prompt's last token.
@@ -120,11 +126,7 @@ void Generation::add(std::size_t index, std::vector<Submission>& submissions) {
                              std::make_shared<Sink>(shared_from_this(), part)});
     return;
   }
-  if (ask_.score_prompt) {
-    for (std::size_t i = 1; i < prompt.tokens.size(); ++i)
-      tree.front().targets.push_back({.row = static_cast<std::int32_t>(i) - 1, .token = prompt.tokens[i]});
-    tree.front().target_logprobs = std::max(ask_.options.logprobs, 0);
-  }
+  want_scores(prompt, tree.front());
   submissions.push_back({std::move(tree), std::make_shared<Sink>(shared_from_this(), part)});
 }
 
@@ -141,7 +143,11 @@ void Generation::start() {
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < ask_.prompts.size(); ++i) {
     tokens += std::ssize(ask_.prompts[i].tokens);
-    add(i, submissions);
+    if (ask_.options.beam_search && ask_.max_tokens > 0) {
+      add_search(i, submissions);
+    } else {
+      add(i, submissions);
+    }
   }
   submissions_.submit(std::move(submissions));
   context_.metrics.prompt_tokens += tokens;
@@ -152,6 +158,22 @@ void Generation::note_news(bool always) {
   if (noted_ || (!always && !ask_.options.stream)) return;
   noted_ = true;
   context_.publisher.add(shared_from_this());
+}
+
+void Generation::note_scores(std::size_t prompt, std::size_t first, std::span<const TokenScore> scores) {
+  const std::lock_guard lock(mutex_);
+  std::copy(scores.begin(), scores.end(),
+            ask_.prompts[prompt].scores.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+void Generation::note_tops(std::size_t prompt, std::size_t target, std::span<const TokenLogprob> logprobs) {
+  const std::lock_guard lock(mutex_);
+  ask_.prompts[prompt].tops[target].assign(logprobs.begin(), logprobs.end());
+}
+
+void Generation::reject() {
+  const std::lock_guard lock(mutex_);
+  rejected_ = true;
 }
 
 // With the mutex held.

@@ -78,12 +78,19 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
 
  private:
   class Sink;
+  class Search;
 
   Request leaf(std::vector<Token> tokens, std::int64_t seed_offset) const;
+  std::vector<Token> end_tokens() const;
+  void want_scores(const Prompt& prompt, Request& request) const;
   void add(std::size_t prompt, std::vector<Submission>& submissions);
+  void add_search(std::size_t prompt, std::vector<Submission>& submissions);
+  void note_scores(std::size_t prompt, std::size_t first, std::span<const TokenScore> scores);
+  void note_tops(std::size_t prompt, std::size_t target, std::span<const TokenLogprob> logprobs);
   void note_news(bool always);
   void note_token(std::size_t choice);
   void end_choice(std::size_t choice, FinishReason reason, std::string_view error);
+  void reject();
   struct News {
     std::vector<std::pair<std::size_t, ChoiceDelta>> deltas;  // by choice
     Usage usage;

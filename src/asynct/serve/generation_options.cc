@@ -76,6 +76,32 @@ SamplingParams sampling_params(const Fields& fields, std::int64_t vocabulary) {
   return params;
 }
 
+// What draws is without a meaning in a beam search, and is ignored as vLLM does. What would change its
+// answers is refused.
+void read_beam_search(const Fields& fields, const RequestLimits& limits, GenerationOptions& options) {
+  const double most = limits.length_penalty;
+  const GenerationOptions::BeamSearch search{
+      .length_penalty = fields.number("length_penalty", 1, -most, most),
+      .early_stopping = fields.boolean("early_stopping", false)};
+  if (!fields.boolean("use_beam_search", false)) return;
+  const SamplingParams& sampling = options.sampling;
+  const std::pair<const char*, bool> asked[] = {
+      {"stop", !options.stop.empty()},
+      {"repetition_penalty", sampling.repetition_penalty != 1},
+      {"presence_penalty", sampling.presence_penalty != 0},
+      {"frequency_penalty", sampling.frequency_penalty != 0},
+      {"min_tokens", sampling.min_tokens > 0},
+      {"logit_bias", !sampling.logit_bias.empty()},
+      {"allowed_token_ids", !sampling.allowed_tokens.empty()},
+  };
+  for (const auto& [name, is_asked] : asked)
+    if (is_asked)
+      throw RequestError(cat(name, ": this server cannot do that in a beam search"), name, 400,
+                         "unsupported");
+  options.sampling.temperature = 0;
+  if (options.n > 1) options.beam_search = search;
+}
+
 }  // namespace
 
 GenerationOptions generation_options(const Fields& fields, std::int64_t vocabulary,
@@ -90,6 +116,7 @@ GenerationOptions generation_options(const Fields& fields, std::int64_t vocabula
   options.stop = fields.texts("stop", limits.stops, limits.stop_bytes);
   std::erase(options.stop, "");
   options.stop_token_ids = fields.tokens("stop_token_ids", limits.stop_tokens, vocabulary);
+  read_beam_search(fields, limits, options);
   options.ignore_eos = fields.boolean("ignore_eos", false);
   options.include_stop = fields.boolean("include_stop_str_in_output", false);
   options.skip_special_tokens = fields.boolean("skip_special_tokens", true);

@@ -14,6 +14,12 @@ namespace asynct::serve {
 struct GenerationOptions {
   std::optional<std::int64_t> max_tokens;
   std::int64_t n = 1;
+  struct BeamSearch {
+    double length_penalty = 1;
+    bool early_stopping = false;
+  };
+  std::optional<BeamSearch>
+      beam_search;          // of n > 1 beams, which are the answers; a single one is greedy text
   SamplingParams sampling;  // choice i draws with seed + i
   std::vector<std::string> stop;
   std::vector<Token> stop_token_ids;

@@ -1,11 +1,16 @@
 // The protocol over an engine whose model is a fake: what clients are told, and what is left behind.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <sstream>
 
+#include "asynct/engine/beam_search.h"
 #include "asynct/engine/engine_testing.h"
 #include "asynct/serve/completions.h"
+#include "asynct/serve/models.h"
 #include "asynct/serve/publisher.h"
 #include "asynct/serve/request_fields.h"
 #include "asynct/serve/score.h"
@@ -46,6 +51,7 @@ class Recording : public http::Responder {
 
   int status = 0;
   std::string body;
+  int place = 0;  // among all that were answered
 
  private:
   template <class Change>
@@ -53,6 +59,8 @@ class Recording : public http::Responder {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(closed_) << "answered twice";
     change();
+    static std::atomic<int> answered = 0;
+    place = ++answered;
     closed_ = true;
     done_.notify_all();
     return true;
@@ -150,6 +158,159 @@ TEST_F(HandlersTest, EchoListsOneEntryATokenAlsoAtTheEndOfText) {
   }
 }
 
+// What a search over the fake model gives, without an engine.
+BeamSearch searched(const std::vector<Token>& prompt, BeamSearch::Options options) {
+  BeamSearch search(std::move(options));
+  while (!search.done()) {
+    std::vector<std::vector<TokenLogprob>> next;
+    for (const BeamSearch::Beam& beam : search.beams()) {
+      std::vector<Token> context = prompt;
+      for (const Token token : search.tokens(beam.last)) context.push_back(token);
+      const std::uint32_t hash = hash_of(context);
+      std::vector<float> logits(kVocabulary);
+      for (std::size_t i = 0; i < logits.size(); ++i)
+        logits[i] = static_cast<float>((hash >> (i % 8)) % 7);  // as FakeRunner's
+      EXPECT_TRUE(top_logprobs(logits, search.candidates(), -1, next.emplace_back()));
+    }
+    search.advance(next);
+  }
+  return search;
+}
+
+TEST_F(HandlersTest, BeamSearchAnswersEachPromptWithItsBeams) {
+  const std::vector<std::vector<Token>> prompts = {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {7}};
+  for (const bool stream : {false, true}) {
+    const auto responder =
+        post(cat(R"({"prompt": [[1,2,3,4,5,6,7,8,9],[7]], "n": 3, "use_beam_search": true, "max_tokens": 9,
+                     "length_penalty": 0.5, "stop_token_ids": [48], "temperature": 0.7, "logprobs": 2, "skip_special_tokens": false,
+                     "stream_options": )",
+                 stream ? R"({"include_usage": true}, "stream": true})" : "null}"));
+    responder->wait();
+    ASSERT_EQ(responder->status, 200) << responder->body;
+    std::vector<Json> choices;
+    Json usage;
+    if (stream) {
+      std::istringstream lines(responder->body);
+      for (std::string line; std::getline(lines, line);) {
+        if (!line.starts_with("data: {")) continue;
+        const Json event = parse_json(line.substr(6), "event");
+        for (const Json& choice : event["choices"]) choices.push_back(choice);
+        if (event.contains("usage")) usage = event["usage"];
+      }
+      std::stable_sort(choices.begin(), choices.end(), [](const Json& a, const Json& b) {
+        return a["index"].get<int>() < b["index"].get<int>();
+      });
+    } else {
+      const Json answer = parse_json(responder->body, "answer");
+      choices = answer["choices"].get<std::vector<Json>>();
+      usage = answer["usage"];
+    }
+    ASSERT_EQ(choices.size(), 6U);
+    std::size_t tokens = 0;
+    for (std::size_t p = 0; p < 2; ++p) {
+      const BeamSearch search = searched(
+          prompts[p], {.width = 3, .max_new_tokens = 9, .length_penalty = 0.5, .end_tokens = {48, 49}});
+      for (std::size_t i = 0; i < 3; ++i) {
+        const BeamSearch::Answer& answer = search.answers()[i];
+        std::vector<Token> expected = search.tokens(answer.last);
+        tokens += expected.size();
+        const Json& choice = choices[p * 3 + i];
+        EXPECT_EQ(choice["logprobs"]["tokens"].size(), expected.size());
+        float sum = 0;
+        for (const Json& logprob : choice["logprobs"]["token_logprobs"]) sum += logprob.get<float>();
+        EXPECT_NEAR(sum / std::sqrt(static_cast<float>(expected.size())), answer.score, 1e-5);
+        EXPECT_EQ(choice["finish_reason"], answer.ended ? "stop" : "length");
+        EXPECT_EQ(choice["stop_reason"], answer.ended && expected.back() == 48 ? Json(48) : Json());
+        if (answer.ended) expected.pop_back();
+        EXPECT_EQ(choice["text"], tokenizer.decode(expected));
+      }
+    }
+    EXPECT_EQ(usage["completion_tokens"], tokens);
+    EXPECT_EQ(usage["prompt_tokens"], 10);
+  }
+}
+
+TEST_F(HandlersTest, AStepOfABeamSearchRunsWhatIsInNoFullBlock) {
+  std::string prompt = "1";
+  for (int i = 0; i < 99; ++i) prompt += ",2";
+  ask(cat(R"({"prompt": [)", prompt,
+          R"(], "n": 4, "use_beam_search": true, "ignore_eos": true, "max_tokens": 30})"));
+  std::int64_t rows = 100;
+  for (int length = 101; length < 130; ++length) rows += 4 * (length - (length - 1) / kBlock * kBlock);
+  EXPECT_EQ(model.rows, rows);
+  EXPECT_EQ(engine.status().counters.steps, 4 + 29) << "beams did not run together";  // 4 for the prompt
+}
+
+TEST_F(HandlersTest, OneBeamIsGreedyText) {
+  const std::string request = R"({"prompt": [1,2,3], "max_tokens": 8, "n": 1, )";
+  const Json greedy = ask(request + R"("temperature": 0})");
+  const Json beam = ask(request + R"("use_beam_search": true, "length_penalty": 2})");
+  EXPECT_EQ(beam["choices"], greedy["choices"]);
+}
+
+TEST_F(HandlersTest, ABeamSearchEchoesAndScoresItsPrompt) {
+  const std::string fields =
+      R"("prompt": [[1,2,3,4,5],[6]], "echo": true, "logprobs": 1, "use_beam_search": true, "n": 2)";
+  const Json none = ask(cat("{", fields, R"(, "max_tokens": 0})"));
+  const Json some = ask(cat("{", fields, R"(, "max_tokens": 3, "ignore_eos": true})"));
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t length = i < 2 ? 5 : 1;
+    const Json& lists = some["choices"][i]["logprobs"];
+    EXPECT_EQ(lists["tokens"].size(), length + 3);
+    for (std::size_t t = 0; t < length; ++t)
+      EXPECT_EQ(lists["token_logprobs"][t], none["choices"][i]["logprobs"]["token_logprobs"][t]);
+  }
+}
+
+TEST_F(HandlersTest, AFailingStepFailsABeamSearch) {
+  model.nan_hash = hash_of(
+      std::vector<Token>{5, 6, searched({5, 6}, {.width = 3, .max_new_tokens = 1}).tokens(1).front()});
+  const auto bad = post(R"({"prompt": [5,6], "n": 3, "use_beam_search": true, "max_tokens": 5})");
+  bad->wait();
+  EXPECT_EQ(bad->status, 500);
+  EXPECT_NE(bad->body.find("NaN"), std::string::npos);
+  engine.shut_down(std::chrono::seconds(5));
+  EXPECT_EQ(engine.status().free_blocks, 200);
+}
+
+// Its steps go before what waits: with its place at the end of the line each would wait for all of them.
+TEST_F(HandlersTest, ABeamSearchKeepsItsPlace) {
+  const auto search = post(R"({"prompt": [1,2], "n": 2, "use_beam_search": true, "max_tokens": 4})");
+  std::vector<std::shared_ptr<Recording>> others;
+  for (int i = 0; i < 90; ++i)
+    others.push_back(
+        post(cat(R"({"prompt": [3,)", i % 49, R"(], "ignore_eos": true, "max_tokens": )", 100 + i, "}")));
+  search->wait();
+  EXPECT_EQ(search->status, 200);
+  for (const auto& other : others) other->wait();
+  EXPECT_LT(search->place, others[60]->place);
+}
+
+TEST_F(HandlersTest, WhoLeavesABeamSearchLeavesNothing) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 500; ++i) {
+    const auto responder =
+        post(cat(R"({"prompt": [[)", i % 49,
+                 R"(,2,3,4,5],[6]], "max_tokens": 150, "ignore_eos": true, "use_beam_search": true, "n": )",
+                 2 + i % 3, "}"));
+    for (auto spin = random() % 400; spin > 0; --spin) std::this_thread::yield();
+    responder->leave();
+    responder->wait();
+  }
+  engine.shut_down(std::chrono::seconds(30));
+  const EngineStatus status = engine.status();
+  EXPECT_EQ(status.free_blocks, status.blocks);
+  EXPECT_EQ(status.running + status.waiting + status.queued, 0);
+}
+
+TEST_F(HandlersTest, BeamSearchesEndWithTheEngine) {
+  const auto responder =
+      post(R"({"prompt": [1], "max_tokens": 190, "ignore_eos": true, "use_beam_search": true, "n": 45})");
+  engine.shut_down(std::chrono::seconds(0));
+  responder->wait();
+  EXPECT_NE(responder->body.find("\"finish_reason\":\"abort\""), std::string::npos) << responder->body;
+}
+
 TEST_F(HandlersTest, StreamsEndWithUsageAndDone) {
   const auto responder = post(
       R"({"prompt": [1,2], "max_tokens": 4, "temperature": 0, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true})");
@@ -235,6 +396,22 @@ TEST_F(HandlersTest, RefusalsNameTheField) {
       {R"({"prompt": [1], "stream_options": {}})", "400 stream_options: "},
       {R"({"prompt": [1], "logit_bias": {"x": 1}})", "400 logit_bias: "},
       {R"({"prompt": [1], "seed": 1.5})", "400 seed: "},
+      {R"({"prompt": [1], "use_beam_search": 1})", "400 use_beam_search: "},
+      {R"({"prompt": [1], "length_penalty": 5.1})", "400 length_penalty: "},
+      {R"({"prompt": [1], "length_penalty": "1"})", "400 length_penalty: "},
+      {R"({"prompt": [1], "early_stopping": "never"})", "400 early_stopping: "},
+      {R"({"prompt": [1], "use_beam_search": true, "n": 49})", "accepted"},
+      {R"({"prompt": [1], "use_beam_search": true, "n": 50})",
+       "400 n: n: 50 beams, expected at most 49 with 1 end tokens and a vocabulary of 50"},
+      {R"({"prompt": [1], "use_beam_search": true, "n": 49, "stop_token_ids": [1,1]})", "400 n: "},
+      {R"({"prompt": [1], "use_beam_search": true, "stop": "a"})", "400 stop: "},
+      {R"({"prompt": [1], "use_beam_search": true, "repetition_penalty": 1.1})", "400 repetition_penalty: "},
+      {R"({"prompt": [1], "use_beam_search": true, "presence_penalty": 1})", "400 presence_penalty: "},
+      {R"({"prompt": [1], "use_beam_search": true, "frequency_penalty": 1})", "400 frequency_penalty: "},
+      {R"({"prompt": [1], "use_beam_search": true, "min_tokens": 1})", "400 min_tokens: "},
+      {R"({"prompt": [1], "use_beam_search": true, "logit_bias": {"1": 1}})", "400 logit_bias: "},
+      {R"({"prompt": [1], "use_beam_search": true, "allowed_token_ids": [1]})", "400 allowed_token_ids: "},
+      {R"({"prompt": [1], "use_beam_search": false, "min_tokens": 1})", "accepted"},
   };
   for (const auto& [body, expected] : cases)
     EXPECT_EQ(refusal(body).substr(0, std::string_view(expected).size()), expected) << body;
@@ -251,6 +428,25 @@ TEST_F(HandlersTest, LongTextsAreRefusedBeforeTheyAreTokens) {
   } catch (const RequestError& error) {
     EXPECT_EQ(error.param, "context");
     EXPECT_EQ(error.code, "context_length_exceeded");
+  }
+}
+
+TEST_F(HandlersTest, ModelsAreFoundByTheirNames) {
+  context.model_names = {"models/fake 1", "alias"};
+  const Json list = parse_json(models_json(context), "answer");
+  ASSERT_EQ(list["data"].size(), 2U);
+  for (const char* const id : {"models/fake 1", "models%2ffake%201", "models%2Ffake 1"})
+    EXPECT_EQ(parse_json(model_json(context, id), "answer"), list["data"][0]) << id;
+  EXPECT_EQ(parse_json(model_json(context, "%61lias"), "answer"), list["data"][1]);
+  for (const char* const id : {"", "other", "models", "models/fake", "alias/", "ali%61s%", "alias%0", "%zz",
+                               "%-1", "alias%00", "%FF%FE"}) {
+    try {
+      ADD_FAILURE() << id << ": " << model_json(context, id);
+    } catch (const RequestError& error) {
+      EXPECT_EQ(error.status, 404);
+      EXPECT_EQ(error.param, "model");
+      EXPECT_EQ(error.code, "model_not_found");
+    }
   }
 }
 
@@ -272,6 +468,25 @@ TEST_F(HandlersTest, ScoresAreSumsOverTheContinuation) {
   EXPECT_EQ(answer["data"][1]["logprob"], expected(context, {11, 12}));
   EXPECT_EQ(answer["data"][2]["logprob"], expected(context, {10, 13}));
   EXPECT_EQ(answer["data"][1]["tokens"], 2);
+}
+
+class SmallCacheTest : public HandlersTest {
+ protected:
+  SmallCacheTest() : HandlersTest(10) {}
+};
+
+TEST_F(SmallCacheTest, RefusesABeamSearchThatCouldNotEnd) {
+  const std::string request = R"({"prompt": [1,2,3], "ignore_eos": true, "use_beam_search": true, "n": 3)";
+  const auto responder = post(request + R"(, "max_tokens": 38})");
+  responder->wait();
+  EXPECT_EQ(responder->status, 400);
+  EXPECT_NE(responder->body.find("needs 11 KV blocks"), std::string::npos) << responder->body;
+  EXPECT_EQ(model.rows, 0);
+  // Three beams do not fit at once: they wait for each other.
+  const Json answer = ask(request + R"(, "max_tokens": 37})");
+  const BeamSearch search = searched({1, 2, 3}, {.width = 3, .max_new_tokens = 37});
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(answer["choices"][i]["text"], tokenizer.decode(search.tokens(search.answers()[i].last), true));
 }
 
 class FullQueueTest : public HandlersTest {

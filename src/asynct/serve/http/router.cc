@@ -16,11 +16,21 @@ void Router::add(std::string_view method, std::string_view path, Handler handler
   paths_[std::string(path)].insert_or_assign(std::string(method), std::move(handler));
 }
 
+const Router::Methods* Router::methods_of(std::string_view path) const {
+  auto found = paths_.find(path);
+  for (std::size_t end = path.size(); found == paths_.end() && end > 0;) {
+    end = path.substr(0, end).rfind('/');
+    if (end == std::string_view::npos) return nullptr;
+    found = paths_.find(std::string(path.substr(0, end)) + "/*");
+  }
+  return found == paths_.end() ? nullptr : &found->second;
+}
+
 Router::Match Router::find(std::string_view method, std::string_view path) const {
   Match match;
-  const auto methods = paths_.find(path);
-  if (methods == paths_.end()) return match;
-  const auto& handlers = methods->second;
+  const Methods* const methods = methods_of(path);
+  if (methods == nullptr) return match;
+  const Methods& handlers = *methods;
   auto found = handlers.find(method);
   if (found == handlers.end() && method == "HEAD") found = handlers.find("GET");
   if (found != handlers.end()) match.handler = &found->second;

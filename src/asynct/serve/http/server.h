@@ -83,7 +83,8 @@ class Responder {
 /// to the client), or cuts a stream that has begun.
 using Handler = std::function<void(HttpRequest, std::shared_ptr<Responder>)>;
 
-/// Handlers by exact path and method.
+/// Handlers by path and method. A path that ends in "/*" takes all that lie below it, slashes included, and
+/// are not routed themselves.
 class Router {
  public:
   void add(std::string_view method, std::string_view path, Handler handler);
@@ -95,7 +96,10 @@ class Router {
   Match find(std::string_view method, std::string_view path) const;
 
  private:
-  std::map<std::string, std::map<std::string, Handler, std::less<>>, std::less<>> paths_;
+  using Methods = std::map<std::string, Handler, std::less<>>;
+  const Methods* methods_of(std::string_view path) const;
+
+  std::map<std::string, Methods, std::less<>> paths_;
 };
 
 using Milliseconds = std::chrono::milliseconds;

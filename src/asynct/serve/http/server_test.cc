@@ -93,6 +93,28 @@ TEST(HttpServer, PipelinedRequestsAreHandledOneAtATimeInOrder) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(HttpServer, PathsBelowOneGoToItsHandler) {
+  Router router = small_router();
+  const auto say = [](std::string_view what) {
+    return [what](const HttpRequest& request, const Reply& reply) {
+      reply->send(200, "text/plain", cat(what, " ", request.path));
+    };
+  };
+  router.add("GET", "/a/*", say("a"));
+  router.add("GET", "/a/b/*", say("b"));
+  router.add("GET", "/a/b", say("exact"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"/a/x", "a /a/x"},   {"/a/x/y%2Fz", "a /a/x/y%2Fz"}, {"/a/", "a /a/"},     {"/a/b", "exact /a/b"},
+      {"/a/b/", "b /a/b/"}, {"/a/b/c/d", "b /a/b/c/d"},     {"/a/bc", "a /a/bc"}, {"/a//", "a /a//"},
+  };
+  Server server(test_options(), std::move(router));
+  TestClient client(server.port());
+  for (const auto& [path, body] : cases) EXPECT_EQ(client.get(path).body, body);
+  for (const char* const path : {"/a", "/ab", "/hello/", "/hello/x", "/"})
+    EXPECT_EQ(client.get(path).status, 404) << path;
+  EXPECT_EQ(client.post("/a/x", "").headers.at("allow"), "GET, HEAD, OPTIONS");
+}
+
 TEST(HttpServer, HandlersSeeTheRequest) {
   HttpRequest seen;
   Router router;
