@@ -63,4 +63,34 @@ struct DecodeArgs {
   float pool_floor = 0;          // scores below it are pooled as it: 0, or -infinity without pool_relu
 };
 
+/// A piece of prefill: rows of one KV head and some tokens of a sequence times all keys that they see.
+struct PrefillUnit {
+  std::int32_t sequence;
+  std::int32_t kv_head;
+  std::int32_t first_row;       // the sequence's rows in this step
+  std::int32_t tokens;
+  std::int32_t token;           // the unit's first
+  std::int32_t first_position;  // its position
+  std::int32_t last_key;        // keys that the unit's last row sees
+  std::int32_t unused;
+};
+
+struct PrefillArgs {
+  CUtensorMap query_map;  // dims: 64 columns, head of the group, row, half, KV head; box: 128 rows and heads
+  CUtensorMap key_map;    // 16 keys of 64 columns, permuted; dims: column and head and token of a block, e, t, j, block
+  CUtensorMap value_map;
+  void* out = nullptr;  // [T, H, D]
+  std::int64_t out_stride = 0;
+  KvView key;
+  KvView value;
+  const std::int32_t* block_table = nullptr;  // [B, max_blocks]
+  const HeadFactors* factors = nullptr;       // [H]
+  const PrefillUnit* units = nullptr;
+  std::int32_t unit_count = 0;
+  std::int32_t max_blocks = 0;
+  std::int32_t block_shift = 4;
+  std::int32_t group = 1;  // a power of two up to 16
+  float pool_floor = 0;
+};
+
 }  // namespace asynct::cuda

@@ -52,4 +52,27 @@ void DecodePlan::build(std::span<const std::int32_t> query_start,
                    [](const DecodeUnit& a, const DecodeUnit& b) { return keys_of(a) > keys_of(b); });
 }
 
+void PrefillPlan::build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+                        std::int32_t kv_heads, std::int32_t group) {
+  assert(query_start.size() == context_length.size() + 1);
+  const std::int32_t unit_tokens = kPrefillRows / group;
+  units.clear();
+  for (std::size_t i = 0; i < context_length.size(); ++i) {
+    const std::int32_t tokens = query_start[i + 1] - query_start[i];
+    for (std::int32_t token = 0; token < tokens; token += unit_tokens) {
+      const std::int32_t position = context_length[i] - tokens + token;
+      for (std::int32_t head = 0; head < kv_heads; ++head)
+        units.push_back({.sequence = static_cast<std::int32_t>(i),
+                         .kv_head = head,
+                         .first_row = query_start[i],
+                         .tokens = tokens,
+                         .token = token,
+                         .first_position = position,
+                         .last_key = std::min(context_length[i], position + unit_tokens)});
+    }
+  }
+  std::stable_sort(units.begin(), units.end(),
+                   [](const PrefillUnit& a, const PrefillUnit& b) { return a.last_key > b.last_key; });
+}
+
 }  // namespace asynct::cuda

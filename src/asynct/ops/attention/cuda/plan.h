@@ -20,4 +20,13 @@ struct DecodePlan {
              std::int32_t kv_heads, std::int32_t warps);
 };
 
+/// Prefill's work of one step, longest first.
+struct PrefillPlan {
+  std::vector<PrefillUnit> units;
+
+  /// As DecodePlan's, with `group` query heads a KV head, a power of two up to 16.
+  void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+             std::int32_t kv_heads, std::int32_t group);
+};
+
 }  // namespace asynct::cuda

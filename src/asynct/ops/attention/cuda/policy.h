@@ -23,6 +23,9 @@ inline constexpr std::int32_t kHaloKeys = 4;
 /// Query rows of one unit of decode: the query heads of a KV group times the sequence's rows in this step.
 inline constexpr std::int32_t kDecodeRows = 16;
 
+/// And of prefill: two warpgroups' 64.
+inline constexpr std::int32_t kPrefillRows = 128;
+
 constexpr std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
 constexpr std::int32_t chunks_of(std::int32_t context) { return divide_up(context, kChunkKeys); }
 constexpr std::int32_t spans_of(std::int32_t context) { return divide_up(chunks_of(context), kSpanChunks); }

@@ -1,0 +1,301 @@
+#pragma once
+
+#include "asynct/ops/attention/cuda/args.h"
+#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/attention/cuda/weights.cuh"
+#include "asynct/ops/cuda/barrier.cuh"
+#include "asynct/ops/cuda/copy_async.cuh"
+#include "asynct/ops/cuda/grid.cuh"
+#include "asynct/ops/cuda/mma.cuh"
+#include "asynct/ops/cuda/tma.cuh"
+#include "asynct/ops/cuda/wgmma.cuh"
+
+// AsyncI prefill over a paged cache (sm_90a): many query rows a sequence, causal, bound by the matrix units.
+//
+// Floor: 4 D flops a visible (row, key) pair at the matrix rate.
+//
+// A block owns 128 query rows of one KV head (tokens times the heads of its group) and goes through their keys in tiles of
+// 128: a producer warp asks the copy engine for tiles, two warpgroups of 64 rows multiply, each on its own: while one
+// turns scores into weights the other has the matrix units. Weights need no maximum and no rescaled sum; they stay in
+// registers as the left operand of the second product.
+//
+// The copy engine permutes the keys of a page: row 8 j + 2 t + e of 16 holds key 4 t + 2 j + e, so a lane of a quad owns 4
+// consecutive keys and pooling takes pool_size - 1 shuffles for 16 keys. Values lie in the same order.
+//
+// Sums are decode's: a chunk in the accumulators, chunks of a span in registers, spans in shared memory.
+namespace asynct::cuda {
+
+template <class ElementType, int kHeadDim, int kPoolSize>
+struct PrefillTraits {
+  using Element = ElementType;
+  static constexpr int kDim = kHeadDim;
+  static constexpr int kPool = kPoolSize;
+  static constexpr int kGroups = 2;  // consumer warpgroups
+  static constexpr int kRows = 64 * kGroups;
+  static constexpr int kKeys = 128;  // of a tile
+  static constexpr int kStages = kDim == 64 ? 4 : 2;
+  static constexpr int kHalves = kDim / 64;
+  static constexpr int kHalfBytes = kKeys * 128;  // 64 columns of a tile of keys, or values
+  static constexpr int kTileBytes = kHalves * kHalfBytes;
+  static constexpr int kQueryHalfBytes = kRows * 128;
+  static constexpr int kQueryBytes = kHalves * kQueryHalfBytes;
+  static constexpr int kSpanBytes = kRows * kDim * 4;
+  static constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kTileBytes + kSpanBytes + 256 + 1024;
+  static constexpr int kThreads = 128 * (kGroups + 1);
+  static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
+
+  static_assert(kSharedBytes <= 232448, "shared memory of a block");
+  static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
+};
+
+/// Barriers of a block: of the queries, and by stage and operand of full and of free tiles.
+template <int kStages>
+struct PrefillBarriers {
+  std::uint32_t base;
+  __device__ std::uint32_t query() const { return base; }
+  __device__ std::uint32_t key_full(int stage) const { return base + 8 * (1 + stage); }
+  __device__ std::uint32_t value_full(int stage) const { return base + 8 * (1 + kStages + stage); }
+  __device__ std::uint32_t key_free(int stage) const { return base + 8 * (1 + 2 * kStages + stage); }
+  __device__ std::uint32_t value_free(int stage) const { return base + 8 * (1 + 3 * kStages + stage); }
+};
+
+/// Asks for the block's queries and all its tiles: 16 keys and 64 columns a copy.
+template <class Traits>
+__device__ inline void prefill_produce(const PrefillArgs& args, const PrefillUnit& unit, int tiles,
+                                       PrefillBarriers<Traits::kStages> barriers, std::uint32_t query,
+                                       std::uint32_t keys, std::uint32_t values, int lane) {
+  if (lane == 0) {
+    barrier_arrive_expect(barriers.query(), Traits::kQueryBytes);
+    for (int half = 0; half < Traits::kHalves; ++half)
+      tma_load(query + half * Traits::kQueryHalfBytes, args.query_map, barriers.query(), 0, 0, unit.first_row + unit.token,
+               half, unit.kv_head);
+  }
+  const std::int32_t* const table = args.block_table + static_cast<std::int64_t>(unit.sequence) * args.max_blocks;
+  const int in_block = (1 << args.block_shift) - 1;
+  // A lane copies one page part of 16 keys of one operand: 8 parts, twice as many operands.
+  const int part = lane & 7;
+  const bool is_value = (lane >> 3 & 1) != 0;
+  const bool works = lane < 16;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const int stage = tile % Traits::kStages;
+    const int key = tile * Traits::kKeys + 16 * part;
+    // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
+    const int safe = min(key, (unit.last_key - 1) & ~15);
+    const int block = works ? __ldg(table + (safe >> args.block_shift)) : 0;
+    if (tile >= Traits::kStages) {
+      const std::uint32_t parity = (tile / Traits::kStages - 1) & 1;
+      barrier_wait(is_value ? barriers.value_free(stage) : barriers.key_free(stage), parity);
+    }
+    const std::uint32_t full = is_value ? barriers.value_full(stage) : barriers.key_full(stage);
+    if (works && part == 0) barrier_arrive_expect(full, Traits::kTileBytes);
+    __syncwarp();
+    if (!works) continue;
+    const std::uint32_t to = (is_value ? values : keys) + stage * Traits::kTileBytes + 16 * part * 128;
+    const KvView& view = is_value ? args.value : args.key;
+    const int column = static_cast<int>(unit.kv_head * view.head_stride + (safe & in_block) * view.token_stride);
+    for (int half = 0; half < Traits::kHalves; ++half)
+      tma_load(to + half * Traits::kHalfBytes, is_value ? args.value_map : args.key_map, full, column + 64 * half, 0, 0, 0,
+               block);
+  }
+}
+
+/// 64 query rows through all tiles.
+template <class Traits>
+class PrefillRows {
+ public:
+  using Element = typename Traits::Element;
+
+  __device__ PrefillRows(const PrefillArgs& args, const PrefillUnit& unit, int group, int thread)
+      : args_(args),
+        unit_(unit),
+        group_(group),
+        thread_(thread),
+        lane_(thread % 32),
+        row_(64 * group + 16 * (thread / 32) + (thread % 32) / 4) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_ + 8 * half;
+      const int token = row / args.group;
+      const int head = unit.kv_head * args.group + row - token * args.group;
+      // Rows past the end see what the last one sees; they are not written.
+      limit_[half] = min(unit.first_position + token, unit.last_key - 1);
+      factors_[half] = args.factors[head];
+    }
+  }
+
+  __device__ void run(int tiles, PrefillBarriers<Traits::kStages> barriers, std::uint32_t query, std::uint32_t keys,
+                      std::uint32_t values, float* spans) {
+    barrier_wait(barriers.query(), 0);
+    // Tiles of which every row sees every key.
+    const int whole = (unit_.first_position + 1) / Traits::kKeys;
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int stage = tile % Traits::kStages;
+      const std::uint32_t parity = tile / Traits::kStages & 1;
+      barrier_wait(barriers.key_full(stage), parity);
+      score(query, keys + stage * Traits::kTileBytes);
+      wgmma::wait<0>();
+      wgmma::touch(scores_);
+      wgmma::touch(sum_);
+      if (lane_ == 0) {
+        barrier_arrive(barriers.key_free(stage));
+        if (tile > 0) barrier_arrive(barriers.value_free((tile - 1) % Traits::kStages));
+      }
+      const bool begins_chunk = tile % (kChunkKeys / Traits::kKeys) == 0;
+      if (begins_chunk && tile > 0) end_chunk(tile / (kChunkKeys / Traits::kKeys), spans);
+      weigh(tile * Traits::kKeys, tile >= whole);
+      barrier_wait(barriers.value_full(stage), parity);
+      if ((tile + 1) * Traits::kKeys > unit_.last_key) clear_values(values + stage * Traits::kTileBytes, tile);
+      add_values(values + stage * Traits::kTileBytes, !begins_chunk);
+    }
+    wgmma::wait<0>();
+    wgmma::touch(sum_);
+    end_chunk(0, spans);
+    const int chunks = (tiles + kChunkKeys / Traits::kKeys - 1) / (kChunkKeys / Traits::kKeys);
+    if (chunks > kSpanChunks) {
+#pragma unroll
+      for (int i = 0; i < Traits::kSums; ++i) total_[i] = spans[i * 128] + total_[i];
+    }
+    write();
+  }
+
+ private:
+  __device__ void score(std::uint32_t query, std::uint32_t keys) {
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < Traits::kDim / 16; ++i) {
+      const std::uint64_t a = wgmma::operand(query + i / 4 * Traits::kQueryHalfBytes + i % 4 * 32, 1024, 16);
+      const std::uint64_t b = wgmma::operand(keys + i / 4 * Traits::kHalfBytes + i % 4 * 32, 1024, 16);
+      wgmma::SharedProduct<Traits::kKeys, 0>::multiply(a, b, scores_, i > 0);
+    }
+    wgmma::commit();
+  }
+
+  __device__ void add_values(std::uint32_t values, bool accumulate) {
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < Traits::kKeys / 16; ++i)
+      wgmma::RegisterProduct<Traits::kDim, 1>::multiply(
+          weights_[i], wgmma::operand(values + i * 16 * 128, 1024, Traits::kHalfBytes), sum_, accumulate || i > 0);
+    wgmma::commit();
+  }
+
+  /// What lies past the last key may be no number, and zero times that is none either.
+  __device__ void clear_values(std::uint32_t values, int tile) const {
+    constexpr int kPieces = 8 * Traits::kHalves;
+    const int valid = unit_.last_key - tile * Traits::kKeys;
+    for (int i = thread_; i < (Traits::kKeys - valid) * kPieces; i += 128) {
+      const int key = valid + i / kPieces;
+      const int row = (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
+      const int piece = i % kPieces;
+      store_zeros(values + piece / 8 * Traits::kHalfBytes + row * 128 + piece % 8 * 16);
+    }
+    fence_async_shared();
+    barrier_sync(1 + group_, 128);
+  }
+
+  /// Scores to weights, 16 keys at a time.
+  __device__ void weigh(int first_key, bool masked) {
+#pragma unroll
+    for (int i = 0; i < Traits::kKeys / 16; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float x[4], r[4], sum[4], a[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          x[k] = scores_[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)];
+          r[k] = fmaxf(x[k], args_.pool_floor);
+        }
+        pool<Traits::kPool>(r, history_[half], lane_, sum);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) a[k] = weight(factors_[half], x[k], sum[k]);
+        if (masked) {
+          const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
+#pragma unroll
+          for (int k = 0; k < 4; ++k) a[k] = k <= left ? a[k] : 0.f;
+        }
+        weights_[i][half] = pack<Element>(a[0], a[1]);
+        weights_[i][2 + half] = pack<Element>(a[2], a[3]);
+      }
+    }
+  }
+
+  /// The chunk's sum goes to its span's; `next` is the chunk that begins, 0 at the end of all.
+  __device__ void end_chunk(int next, float* spans) {
+#pragma unroll
+    for (int i = 0; i < Traits::kSums; ++i) total_[i] += sum_[i];
+    if (next == 0 || next % kSpanChunks != 0) return;
+#pragma unroll
+    for (int i = 0; i < Traits::kSums; ++i) {
+      spans[i * 128] = next == kSpanChunks ? total_[i] : spans[i * 128] + total_[i];
+      total_[i] = 0;
+    }
+  }
+
+  __device__ void write() const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_ + 8 * half;
+      const int token = row / args_.group;
+      if (unit_.token + token >= unit_.tokens) continue;
+      const int head = unit_.kv_head * args_.group + row - token * args_.group;
+      auto* const to = static_cast<Element*>(args_.out) + (unit_.first_row + unit_.token + token) * args_.out_stride +
+                       head * Traits::kDim + 2 * (lane_ & 3);
+#pragma unroll
+      for (int j = 0; j < Traits::kDim / 8; ++j)
+        *reinterpret_cast<std::uint32_t*>(to + 8 * j) =
+            pack<Element>(factors_[half].gain * total_[4 * j + 2 * half], factors_[half].gain * total_[4 * j + 2 * half + 1]);
+    }
+  }
+
+  const PrefillArgs& args_;
+  const PrefillUnit& unit_;
+  const int group_, thread_, lane_;  // warpgroup, thread of it
+  const int row_;  // of the block; and row_ + 8
+  int limit_[2];   // last visible key
+  HeadFactors factors_[2];
+  PoolHistory<Traits::kPool> history_[2];
+  float scores_[Traits::kKeys / 2];
+  std::uint32_t weights_[Traits::kKeys / 16][4];
+  float sum_[Traits::kSums];         // of the chunk
+  float total_[Traits::kSums] = {};  // of the span's earlier chunks
+};
+
+template <class Traits>
+__global__ void __launch_bounds__(Traits::kThreads, 1) prefill_kernel(const __grid_constant__ PrefillArgs args) {
+  extern __shared__ unsigned char shared[];
+  unsigned char* const aligned = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
+  const std::uint32_t query = shared_address(aligned);
+  const std::uint32_t keys = query + Traits::kQueryBytes;
+  const std::uint32_t values = keys + Traits::kStages * Traits::kTileBytes;
+  float* const spans = reinterpret_cast<float*>(aligned + Traits::kQueryBytes + 2 * Traits::kStages * Traits::kTileBytes);
+  const PrefillBarriers<Traits::kStages> barriers = {values + Traits::kStages * Traits::kTileBytes + Traits::kSpanBytes};
+  const int thread = threadIdx.x;
+  if (thread == 0) {
+    tma_prefetch(args.query_map);
+    tma_prefetch(args.key_map);
+    tma_prefetch(args.value_map);
+    barrier_init(barriers.query(), 1);
+    for (int i = 0; i < Traits::kStages; ++i) {
+      barrier_init(barriers.key_full(i), 1);
+      barrier_init(barriers.value_full(i), 1);
+      barrier_init(barriers.key_free(i), 4 * Traits::kGroups);
+      barrier_init(barriers.value_free(i), 4 * Traits::kGroups);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const PrefillUnit unit = args.units[blockIdx.x];
+  const int tiles = divide_up(unit.last_key, Traits::kKeys);
+  const int group = thread / 128;
+  if (group == Traits::kGroups) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (thread % 128 < 32)
+      prefill_produce<Traits>(args, unit, tiles, barriers, query, keys, values, thread % 32);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    PrefillRows<Traits> rows(args, unit, group, thread % 128);
+    rows.run(tiles, barriers, query + group * 64 * 128, keys, values, spans + group * 64 * Traits::kDim + thread % 128);
+  }
+}
+
+}  // namespace asynct::cuda
