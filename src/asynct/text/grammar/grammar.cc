@@ -4,6 +4,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/text/grammar/grammar_engine.h"
+#include "asynct/text/grammar/regex_escapes.h"
 #include "asynct/text/grammar/schema_checks.h"
 
 namespace asynct {
@@ -16,7 +17,7 @@ void append_literal(std::string_view text, std::string& out) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
-      out += "\\x";
+      out += "\\u00";  // of fixed width: \x takes any digits that follow
       out += kHex[byte >> 4];
       out += kHex[byte & 15];
     } else {
@@ -64,9 +65,10 @@ const GrammarEngine& GrammarCompiler::engine() const {
   return *engine_;
 }
 
-std::shared_ptr<const Constraint> GrammarCompiler::compile(const Grammar& grammar) const {
+std::shared_ptr<const Constraint> GrammarCompiler::compile(Grammar grammar) const {
   if (grammar.text.size() > limits_.bytes)
     fail("a grammar of ", grammar.text.size(), " bytes, expected at most ", limits_.bytes);
+  if (grammar.kind == Grammar::Kind::regex) grammar.text = without_byte_escapes(grammar.text);
   if (grammar.text.find('\0') != std::string::npos) fail("a NUL character");
   if (grammar.kind == Grammar::Kind::json_schema) check_schema(grammar.text);
   std::string key = key_of(grammar);

@@ -52,7 +52,7 @@ class GrammarCompiler {
   static bool available();
 
   /// Error, with the reason, for what is no grammar, what cannot be held to, and what would be too much work.
-  std::shared_ptr<const Constraint> compile(const Grammar& grammar) const;
+  std::shared_ptr<const Constraint> compile(Grammar grammar) const;
 
   std::size_t cached() const;
 

@@ -96,7 +96,7 @@ TEST_F(GrammarTest, NeverAllowsSpecialTokensNorIdsBeyondTheTokenizer) {
 }
 
 TEST_F(GrammarTest, EveryTextOfAChoiceAndNoOther) {
-  const std::vector<std::string> choices{"yes", "no", "x\"\\\n\t\x01\u00e9\U0001f600]"};
+  const std::vector<std::string> choices{"yes", "no", "x\"\\\na\t\x01\u00e9\U0001f600]"};
   const Grammar grammar = choice_grammar(choices);
   for (const std::string& choice : choices) EXPECT_TRUE(matches(grammar, choice)) << choice;
   for (const char* const other : {"", "y", "yess", "maybe"}) EXPECT_FALSE(matches(grammar, other)) << other;
@@ -107,6 +107,21 @@ TEST_F(GrammarTest, RegexMatchesWhole) {
   for (const char* const text : {"123-a", "000-bcabc"}) EXPECT_TRUE(matches(grammar, text)) << text;
   for (const char* const text : {"12-a", "123-", "123-b", "x123-a"})
     EXPECT_FALSE(matches(grammar, text)) << text;
+}
+
+TEST_F(GrammarTest, EscapesOfBytesHaveTwoDigits) {
+  const Grammar grammar{.kind = Kind::regex, .text = R"([\x01b\u00e9a]+\x41b\x2b\x09\\x41)"};
+  EXPECT_TRUE(matches(grammar,
+                      "\x01"
+                      "b\u00e9aAb+\t\\x41"));
+  EXPECT_FALSE(matches(grammar,
+                       "\x1b"
+                       "Ab+\t\\x41"));
+  EXPECT_TRUE(matches({.kind = Kind::regex, .text = R"(\x00b[\x00b]+[^\x00-\x7f])"},
+                      std::string_view("\0bb\0b\u00e9", 7)));
+  EXPECT_NE(refusal({.kind = Kind::json_schema, .text = R"({"type": "string", "pattern": "\\x41"})"})
+                .find("pattern"),
+            std::string::npos);
 }
 
 TEST_F(GrammarTest, RecursiveGrammar) {

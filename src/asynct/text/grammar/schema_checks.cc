@@ -6,6 +6,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
+#include "asynct/text/grammar/regex_escapes.h"
 
 namespace asynct {
 namespace {
@@ -87,6 +88,9 @@ void check(const Json& schema, const std::string& where) {
     refuse(where, cat("`", name, "` is not supported"));
   if (schema.contains("uniqueItems") && schema["uniqueItems"] != Json(false))
     refuse(where, "`uniqueItems` is not supported");
+  if (schema.contains("pattern") && schema["pattern"].is_string() &&
+      has_byte_escapes(schema["pattern"].get_ref<const std::string&>()))
+    refuse(where, R"(`pattern`: \xHH and \u00HH are not supported; put the characters themselves)");
   if (const char* const alone = first_of(schema, kAlone)) {
     check_alone(schema, alone, where);
   } else if (!schema.contains("type")) {

@@ -13,12 +13,12 @@ namespace asynct {
 namespace {
 
 // Of one text. A token brings some work along, and what is not needed is saved up: what a step costs is
-// bounded, and what all of them cost. Ordinary grammars take tens to hundreds of units a token; 10,000 are
-// about a millisecond.
-constexpr std::int64_t kMostWork = 400'000;
-constexpr std::int64_t kWorkOfToken = 10'000;
+// bounded, and what all of them cost. Ordinary grammars take hundreds of units a token; 20,000 are a
+// millisecond or two. A large vocabulary has more tokens that must be tried one by one.
+std::int64_t work_of_token(std::int64_t vocabulary) { return 20'000 + vocabulary; }
+constexpr std::int64_t kTokensSaved = 20;
 // Work of accept() leaves states behind, that of fill() does not.
-constexpr std::int64_t kPriceOfStates = 8;
+constexpr std::int64_t kPriceOfStates = 16;
 
 // White space between the parts of JSON: enough for deep indentation, not for a model that never comes back.
 constexpr int kMostWhitespace = 20;
@@ -26,7 +26,9 @@ constexpr int kMostWhitespace = 20;
 class Matcher : public TokenConstraint {
  public:
   explicit Matcher(const xgrammar::CompiledGrammar& grammar)
-      : grammar_(grammar), beyond_((32 - grammar.GetTokenizerInfo().GetVocabSize() % 32) % 32) {
+      : grammar_(grammar),
+        beyond_((32 - grammar.GetTokenizerInfo().GetVocabSize() % 32) % 32),
+        work_of_token_(work_of_token(grammar.GetTokenizerInfo().GetVocabSize())) {
     guarded(1, [&] { matcher_.emplace(grammar); });
   }
 
@@ -47,7 +49,7 @@ class Matcher : public TokenConstraint {
   bool accept(Token token) override {
     bool accepted = false;
     guarded(kPriceOfStates, [&] { accepted = matcher_->AcceptToken(token); });
-    work_ = std::min(work_ + kWorkOfToken, kMostWork);
+    work_ = std::min(work_ + work_of_token_, kTokensSaved * work_of_token_);
     if (!accepted && error_.empty()) error_ = "the grammar does not allow the token";
     return accepted;
   }
@@ -79,7 +81,8 @@ class Matcher : public TokenConstraint {
   const xgrammar::CompiledGrammar grammar_;
   const int beyond_;  // bits of the last word that are no tokens
   std::optional<xgrammar::GrammarMatcher> matcher_;
-  std::int64_t work_ = kMostWork;
+  const std::int64_t work_of_token_;
+  std::int64_t work_ = kTokensSaved * work_of_token_;
   std::string error_;
 };
 
