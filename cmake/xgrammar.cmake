@@ -110,6 +110,7 @@ endif()
 if(ASYNCT_GRAMMAR AND EXISTS ${XGRAMMAR_ROOT}/ready)
   file(GLOB XGRAMMAR_SOURCES ${XGRAMMAR_DIR}/cpp/*.cc ${XGRAMMAR_DIR}/cpp/support/*.cc ${XGRAMMAR_DIR}/cpp/converter_ext/*.cc)
   add_library(xgrammar STATIC ${XGRAMMAR_SOURCES})
+  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)  # its own; clang 14 refuses some of it as C++20
   # Its log is ours: what it warns of is refused (src/asynct/text/grammar/xgrammar_log.cc).
   target_compile_definitions(xgrammar PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
                                              XGRAMMAR_LOG_CUSTOMIZE=1)

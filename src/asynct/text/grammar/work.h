@@ -6,7 +6,8 @@ namespace asynct {
 
 /// What grammars may still cost on this thread: xgrammar's loops count what they do (cmake/xgrammar.cmake).
 /// In units of work, not of time, so that what is refused depends on neither the machine nor the batch.
-extern constinit thread_local std::int64_t work_left;
+extern __thread std::int64_t
+    work_left;  // C++17 has no constinit, without which each use would ask whether it is made
 
 /// Throws OutOfWork.
 [[noreturn]] void out_of_work();

@@ -14,7 +14,7 @@ thread_local std::string warning;
 
 }  // namespace
 
-constinit thread_local std::int64_t work_left = 0;
+__thread std::int64_t work_left = 0;
 
 void out_of_work() { throw xgrammar::LogFatalError(__FILE__, __LINE__, "too much work"); }
 
