@@ -85,7 +85,7 @@ $(PAGE_ENV)/ready: tests/page/requirements.txt
 RUNS ?= 1000000
 fuzz-requests: deps
 	@tools/install_deps.sh clang-14 libclang-rt-14-dev
-	cmake --preset fuzz
+	cmake --preset fuzz -DASYNCT_GRAMMAR=AUTO
 	cmake --build build-fuzz --target fuzz_requests
 	cp -r fuzz/seeds/requests build-fuzz/requests-corpus
 	build-fuzz/fuzz_requests build-fuzz/requests-corpus -runs=$(RUNS) -timeout=10 -rss_limit_mb=2048

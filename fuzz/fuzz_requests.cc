@@ -15,6 +15,7 @@
 #include "asynct/serve/request_fields.h"
 #include "asynct/serve/score.h"
 #include "asynct/text/chat_template/chat_template.h"
+#include "asynct/text/grammar/grammar.h"
 
 namespace {
 
@@ -92,6 +93,8 @@ struct Server {
                                   .prefix_cache = true}},
                       [this] { publisher.flush(); }};
   ChatTemplate chat_template{"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"};
+  // What is compiled must end within the fuzzer's own limit, under sanitizers.
+  GrammarCompiler grammars{tokenizer, kVocabulary, {.work = 200'000}};
   serve::Context context{.tokenizer = tokenizer,
                          .engine = engine,
                          .publisher = publisher,
@@ -100,7 +103,8 @@ struct Server {
                          .end_tokens = {0},
                          .vocabulary = kVocabulary,
                          .max_length = 128,
-                         .chat_template = &chat_template};
+                         .chat_template = &chat_template,
+                         .grammars = &grammars};
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 # sudo. Nothing to do: silent.
 set -eu
 
-packages="g++ cmake ninja-build make pkg-config python3 curl
+packages="g++ cmake ninja-build make pkg-config python3 curl ca-certificates
   nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liblzma-dev libboost1.81-dev
   libgtest-dev $*"
 

@@ -92,9 +92,9 @@ def wait_for_ready(process, log):
 
 
 @contextlib.contextmanager
-def serving(*options, model=MODEL, keyed=False):
+def serving(*options, model=MODEL, keyed=False, kv_memory="256M"):
     """With `keyed` (an --api-key is among the options) /metrics cannot be asked at the end."""
-    command = [ASYNCT, "serve", str(model), "--port", "0", "--threads", "2", "--kv-memory", "256M", *options]
+    command = [ASYNCT, "serve", str(model), "--port", "0", "--threads", "2", "--kv-memory", kv_memory, *options]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:

@@ -50,6 +50,7 @@ class Printer : public EngineListener {
     print(stops_.push(decoder_.finish()) + stops_.finish());
     end_line();
     if (reason == FinishReason::failed) fail("the model failed: ", error);
+    if (reason == FinishReason::stuck) fail(error);
   }
 
   /// Every prompt has its line, also one that gives no text.

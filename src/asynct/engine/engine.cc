@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <exception>
+#include <limits>
 #include <stdexcept>
 
 #include "asynct/base/error.h"
@@ -14,13 +15,19 @@ namespace {
 // head.
 constexpr std::size_t kMaxLogits = std::size_t{1} << 22;
 
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
 constexpr std::string_view kNanLogits =
     "the model's logits hold a NaN (`asynct inspect --check` finds it where it is in the weights)";
 
 constexpr std::string_view kNoToken =
     "no token is allowed: the request's parameters ban them all (allowed_token_ids without bad_words, and "
-    "without "
-    "end tokens before min_tokens)";
+    "without end tokens before min_tokens)";
+
+std::string none_allowed(const Node& node) {
+  if (node.constraint == nullptr) return std::string(kNoToken);
+  return cat("the request's constraint leaves no token to choose from: ", node.constraint->error());
+}
 
 EngineOptions checked(EngineOptions options) {
   if (options.batch_tokens < 1) fail("batch tokens: ", options.batch_tokens, ", expected at least 1");
@@ -97,6 +104,8 @@ std::vector<std::unique_ptr<Node>> Engine::make_nodes(std::vector<Request> tree)
       node->processor.emplace(node->request.sampling, prompt, node->request.end_tokens);
       if (!node->processor->allows_any(model_.vocabulary())) throw Error(std::string(kNoToken));
     }
+    if (node->request.max_new_tokens > 0 && node->request.constraint != nullptr)
+      node->constraint = node->request.constraint->start();
     nodes.push_back(std::move(node));
   }
   return nodes;
@@ -191,7 +200,7 @@ void Engine::run_model() {
 // Whether the head's own argmax is all that is needed of a row.
 bool Engine::is_plain(const Work& work) {
   const Node& node = *work.node;
-  return node.request.sampling.temperature == 0 && node.request.logprobs < 0 &&
+  return node.request.sampling.temperature == 0 && node.request.logprobs < 0 && node.constraint == nullptr &&
          (!node.processor || !node.processor->changes_logits());
 }
 
@@ -232,18 +241,46 @@ void Engine::draw_samples() {
 void Engine::choose(Work& work, std::span<float> logits) {
   Node& node = *work.node;
   const bool processed = node.processor && node.processor->changes_logits();
+  const bool changed = processed || node.constraint != nullptr;
   std::span<const float> raw = logits;
-  if (processed) {
-    if (node.request.logprobs >= 0) raw = raw_logits_ = {logits.begin(), logits.end()};
-    node.processor->apply(logits);
-  }
+  if (changed && node.request.logprobs >= 0) raw = raw_logits_ = {logits.begin(), logits.end()};
+  if (processed) node.processor->apply(logits);
+  if (node.constraint != nullptr) constrain(node, logits);
   const SamplingParams& sampling = node.request.sampling;
   work.sampled = sampling.temperature == 0
                      ? argmax(logits)
                      : sampler_.sample(logits, sampling, static_cast<std::uint64_t>(node.generated()));
-  if (work.sampled < 0 && processed) work.all_banned = !node.processor->allows_any(std::ssize(logits));
-  if (node.request.logprobs >= 0 && !top_logprobs(raw, node.request.logprobs, work.sampled, node.logprobs))
+  if (work.sampled < 0 && changed &&
+      std::all_of(logits.begin(), logits.end(), [](float logit) { return logit == kBanned; }))
+    work.sampled = kNoneAllowed;
+  if (work.sampled >= 0 && node.request.logprobs >= 0 &&
+      !top_logprobs(raw, node.request.logprobs, work.sampled, node.logprobs))
     work.sampled = -1;
+}
+
+// Bans what the request's constraint does not allow next.
+void Engine::constrain(Node& node, std::span<float> logits) {
+  allowed_.resize((logits.size() + 31) / 32);
+  node.constraint->fill(allowed_);
+  for (const Token token : node.request.end_tokens) {
+    const auto id = static_cast<std::size_t>(token);
+    if (id >= logits.size() || !node.constraint->complete()) continue;
+    allowed_[id / 32] |= std::uint32_t{1} << (id % 32);
+  }
+  for (std::size_t begin = 0; begin < logits.size(); begin += 32) {
+    const std::uint32_t word = allowed_[begin / 32];
+    if (word == ~std::uint32_t{0}) continue;
+    const std::size_t end = std::min(begin + 32, logits.size());
+    for (std::size_t i = begin; i < end; ++i)
+      if ((word >> (i - begin) & 1U) == 0) logits[i] = kBanned;
+  }
+}
+
+// After a token was accepted: whether more may follow than the end.
+bool Engine::can_go_on(Node& node) {
+  if (!node.constraint->complete()) return true;
+  node.constraint->fill(allowed_);
+  return std::any_of(allowed_.begin(), allowed_.end(), [](std::uint32_t word) { return word != 0; });
 }
 
 // For requests that want more about a target than TokenScore says.
@@ -281,8 +318,9 @@ void Engine::publish(Work& work, EngineListener& listener) {
   const auto scores = std::span(scores_).subspan(work.first_score, work.target_end - work.target_begin);
   const bool bad =
       std::any_of(scores.begin(), scores.end(), [](const TokenScore& s) { return s.argmax < 0; });
-  if (bad || (work.sample_row >= 0 && work.sampled < 0))
-    return fail_tree(node, work.all_banned ? kNoToken : kNanLogits, listener);
+  if (work.sample_row >= 0 && work.sampled == kNoneAllowed && !bad)
+    return remove_subtree(node, true, FinishReason::stuck, none_allowed(node), listener);
+  if (bad || (work.sample_row >= 0 && work.sampled < 0)) return fail_tree(node, kNanLogits, listener);
   scheduler_.commit(work);
   deliver_scores(work, scores, listener);
   if (work.sample_row >= 0) {
@@ -319,9 +357,12 @@ void Engine::deliver_token(const Work& work, EngineListener& listener) {
     finish(node, FinishReason::end_token, listener);
     return;
   }
+  if (node.constraint != nullptr && !node.constraint->accept(token))
+    return remove_subtree(node, true, FinishReason::stuck, none_allowed(node), listener);
   node.tokens.push_back(token);
   if (node.processor) node.processor->accept(token);
-  if (!listener.on_token(node.id, token, node.logprobs)) {
+  const bool more = listener.on_token(node.id, token, node.logprobs);
+  if (!more || (node.constraint != nullptr && !can_go_on(node))) {
     finish(node, FinishReason::stopped, listener);
   } else if (node.generated() == node.request.max_new_tokens) {
     finish(node, FinishReason::length, listener);

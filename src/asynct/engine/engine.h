@@ -62,6 +62,8 @@ class Engine {
   void draw_samples();
   static bool is_plain(const Work& work);
   void choose(Work& work, std::span<float> logits);
+  void constrain(Node& node, std::span<float> logits);
+  bool can_go_on(Node& node);
   void rank_targets();
   void publish(EngineListener& listener);
   void publish(Work& work, EngineListener& listener);
@@ -86,10 +88,11 @@ class Engine {
   std::vector<Work*> choosing_;
   std::vector<std::int32_t> rows_;  // sample rows of choosing_
   std::vector<Token> chosen_;
-  std::vector<float> logits_;          // of rows_
-  std::vector<float> raw_logits_;      // of one row, before they are processed
-  std::vector<TokenLogprob> tops_;     // of targets_, one after another
-  std::vector<std::size_t> top_ends_;  // [targets_] where each ends in tops_
+  std::vector<float> logits_;           // of rows_
+  std::vector<float> raw_logits_;       // of one row, before they are processed
+  std::vector<std::uint32_t> allowed_;  // of one row, a bit a token; empty until a constraint comes
+  std::vector<TokenLogprob> tops_;      // of targets_, one after another
+  std::vector<std::size_t> top_ends_;   // [targets_] where each ends in tops_
   std::vector<TokenLogprob> node_tops_;
   TokenSampler sampler_;
 };

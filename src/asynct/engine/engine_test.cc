@@ -77,6 +77,136 @@ TEST(Engine, RandomTreesScoreAndGenerateAsIfAlone) {
   }
 }
 
+// A text of `word`s tokens in their order, at each place one of several; it may end after `least` of them.
+class FakeConstraint : public Constraint {
+ public:
+  FakeConstraint(std::vector<std::vector<Token>> word, std::size_t least)
+      : word_(std::move(word)), least_(least) {}
+
+  std::unique_ptr<TokenConstraint> start() const override {
+    ++started;
+    return std::make_unique<Text>(*this);
+  }
+
+  mutable int started = 0;
+
+ private:
+  class Text : public TokenConstraint {
+   public:
+    explicit Text(const FakeConstraint& constraint) : constraint_(constraint) {}
+    void fill(std::span<std::uint32_t> allowed) override {
+      std::fill(allowed.begin(), allowed.end(), 0U);
+      if (at_ == constraint_.word_.size()) return;
+      for (const Token token : constraint_.word_[at_])
+        allowed[static_cast<std::size_t>(token) / 32] |= std::uint32_t{1} << (token % 32);
+    }
+    bool accept(Token token) override {
+      const auto& next = constraint_.word_.at(at_++);
+      return std::find(next.begin(), next.end(), token) != next.end();
+    }
+    bool complete() const override { return at_ >= constraint_.least_; }
+    std::string_view error() const override { return "dead end"; }
+
+   private:
+    const FakeConstraint& constraint_;
+    std::size_t at_ = 0;
+  };
+
+  std::vector<std::vector<Token>> word_;
+  std::size_t least_;
+};
+
+Outcome constrained(Request request) {
+  FakeRunner model(40);
+  Engine engine(model, {.blocks = 40, .block_size = kBlock, .batch_tokens = 16, .max_sequences = 4});
+  Recorder recorder;
+  const RequestId id = engine.submit({std::move(request)});
+  drain(engine, recorder);
+  return recorder.outcomes[id];
+}
+
+TEST(Engine, AConstraintChoosesAmongItsTokensAndEndsTheText) {
+  const auto word =
+      std::make_shared<FakeConstraint>(std::vector<std::vector<Token>>{{7}, {8, 9}, {31, 32, 49}}, 3);
+  for (const float temperature : {0.0F, 1.0F}) {
+    const Outcome got = constrained({.tokens = {1, 2},
+                                     .max_new_tokens = 10,
+                                     .sampling = {.temperature = temperature, .top_k = 2, .seed = 3},
+                                     .end_tokens = {5},
+                                     .constraint = word});
+    EXPECT_EQ(got.reason, FinishReason::stopped) << got.error;
+    ASSERT_EQ(got.tokens.size(), 3U);
+    EXPECT_EQ(got.tokens[0], 7);
+    EXPECT_TRUE(got.tokens[1] == 8 || got.tokens[1] == 9);
+    EXPECT_TRUE(got.tokens[2] == 31 || got.tokens[2] == 32 || got.tokens[2] == 49);
+  }
+}
+
+TEST(Engine, AnEndTokenComesOnlyWhereTheTextIsComplete) {
+  // The bias makes the end token the best wherever it may come.
+  Request request{
+      .tokens = {1, 2},
+      .max_new_tokens = 10,
+      .sampling = {.logit_bias = {{5, 100}}},
+      .end_tokens = {5},
+      .constraint = std::make_shared<FakeConstraint>(std::vector<std::vector<Token>>(4, {7, 8}), 2)};
+  Outcome got = constrained(request);
+  EXPECT_EQ(got.reason, FinishReason::end_token) << got.error;
+  EXPECT_EQ(got.tokens.size(), 2U);
+  request.sampling.min_tokens = 3;
+  got = constrained(request);
+  EXPECT_EQ(got.reason, FinishReason::end_token) << got.error;
+  EXPECT_EQ(got.tokens.size(), 3U);
+  request.sampling.min_tokens = 9;  // more than there are
+  got = constrained(request);
+  EXPECT_EQ(got.reason, FinishReason::stopped) << got.error;
+  EXPECT_EQ(got.tokens.size(), 4U);
+  request.max_new_tokens = 1;
+  EXPECT_EQ(constrained(request).reason, FinishReason::length);
+}
+
+TEST(Engine, AConstraintsDeadEndIsItsRequestsAlone) {
+  FakeRunner model(40);
+  Engine engine(model, {.blocks = 40, .block_size = kBlock, .batch_tokens = 16, .max_sequences = 4});
+  Recorder recorder;
+  const RequestId dead = engine.submit(
+      {{.tokens = {1, 2},
+        .max_new_tokens = 5,
+        .constraint = std::make_shared<FakeConstraint>(std::vector<std::vector<Token>>{{7}, {}}, 9),
+        .logprobs = 2}});
+  const RequestId free = engine.submit({{.tokens = {1, 2}, .max_new_tokens = 5}});
+  drain(engine, recorder);
+  EXPECT_EQ(recorder.outcomes[dead].reason, FinishReason::stuck);
+  EXPECT_EQ(recorder.outcomes[dead].tokens, std::vector<Token>{7});
+  EXPECT_NE(recorder.outcomes[dead].error.find("dead end"), std::string::npos)
+      << recorder.outcomes[dead].error;
+  EXPECT_EQ(recorder.outcomes[free].tokens, expected_text({1, 2}, 5, {}));
+  EXPECT_EQ(engine.check_invariants(), "");
+}
+
+// One constraint for many requests, each with a state of its own that outlives preemption.
+TEST(Engine, ConstrainedTextsAreTheSameInAnyCompany) {
+  std::mt19937 random(5);
+  std::vector<std::vector<Token>> word(24);
+  for (auto& place : word) place = random_tokens(random, 6);
+  const auto constraint = std::make_shared<FakeConstraint>(word, 20);
+  const auto request = [&](int i) {
+    return Request{.tokens = {static_cast<Token>(i), 3, 4},
+                   .max_new_tokens = 30,
+                   .sampling = {.temperature = 1, .seed = static_cast<std::uint64_t>(i)},
+                   .end_tokens = {5},
+                   .constraint = i % 3 == 2 ? nullptr : constraint};
+  };
+  FakeRunner model(20);  // two of them fill it
+  Engine engine(model, {.blocks = 20, .block_size = kBlock, .batch_tokens = 16, .max_sequences = 6});
+  Recorder recorder;
+  for (int i = 0; i < 9; ++i) engine.submit({request(i)});
+  drain(engine, recorder);
+  EXPECT_GT(engine.counters().preemptions, 0);
+  EXPECT_EQ(constraint->started, 6);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(recorder.outcomes[i].tokens, constrained(request(i)).tokens) << i;
+}
+
 TEST(Engine, CancelsAnywhereWithoutALeak) {
   std::mt19937 random(5);
   for (int round = 0; round < 100; ++round) {
@@ -232,7 +362,7 @@ TEST(Engine, SaysWhenItsParametersLeaveNoToken) {
       engine.submit({{.tokens = {1}, .max_new_tokens = 5, .sampling = {.allowed_tokens = {5}}}});
   drain(engine, recorder);
   EXPECT_EQ(recorder.outcomes[bad].tokens, (std::vector<Token>{5, 5}));
-  EXPECT_EQ(recorder.outcomes[bad].reason, FinishReason::failed);
+  EXPECT_EQ(recorder.outcomes[bad].reason, FinishReason::stuck);
   EXPECT_EQ(recorder.outcomes[bad].error.substr(0, 19), "no token is allowed");
   EXPECT_EQ(recorder.outcomes[good].reason, FinishReason::length);
 }

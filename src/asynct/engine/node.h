@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -38,8 +39,9 @@ struct Node {
   bool reported = false;         // on_finished() was called; a preempted parent is computed again silently
   State state = State::blocked;  // changed by the scheduler
 
-  std::optional<LogitsProcessor> processor;  // only when the parameters ask for one
-  std::vector<TokenLogprob> logprobs;        // of the token just chosen
+  std::optional<LogitsProcessor> processor;     // only when the parameters ask for one
+  std::unique_ptr<TokenConstraint> constraint;  // the request's, as far as the text has come
+  std::vector<TokenLogprob> logprobs;           // of the token just chosen
 
   Sequence sequence;                 // empty unless running or holding
   std::vector<Token> tokens;         // the request's, then generated ones
@@ -85,6 +87,9 @@ inline std::int32_t blocks_between(std::int64_t begin, std::int64_t end, std::in
   return static_cast<std::int32_t>((end + block_size - 1) / block_size - begin / block_size);
 }
 
+/// No token may come next, by the request's own parameters.
+inline constexpr Token kNoneAllowed = -2;
+
 /// Rows of one node in one step.
 struct Work {
   Node* node = nullptr;
@@ -96,8 +101,7 @@ struct Work {
   std::size_t target_end = 0;
   std::size_t first_score = 0;   // of the step's scores
   std::int32_t sample_row = -1;  // hidden row to sample from, -1: none
-  Token sampled = -1;            // from it; -1: its logits hold a NaN, or ...
-  bool all_banned = false;       // ... the request's own parameters leave no token
+  Token sampled = -1;            // from it; -1: its logits hold a NaN, or kNoneAllowed
 };
 
 }  // namespace asynct

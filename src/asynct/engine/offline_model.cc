@@ -31,6 +31,7 @@ bool drive(Engine& engine, EngineListener& listener, std::size_t trees, std::int
 
 void fail_on_error(FinishReason reason, std::string_view error) {
   if (reason == FinishReason::failed) fail("the model failed: ", error);
+  if (reason == FinishReason::stuck) fail(error);
 }
 
 class ScoreListener : public EngineListener {

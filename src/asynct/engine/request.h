@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "asynct/engine/sampling.h"
 #include "asynct/ops/head/head.h"
 #include "asynct/text/token.h"
+#include "asynct/text/token_constraint.h"
 
 namespace asynct {
 
@@ -28,7 +30,10 @@ struct Request {
   std::int64_t max_new_tokens = 0;
   SamplingParams sampling;
   std::vector<Token> end_tokens;  // generation ends before any of these
-  std::int32_t logprobs = -1;     // for each generated token, so many of the most probable ones; -1: none
+  /// What the generated text must be like; null: anything. An end token may come where the text is complete,
+  /// and the request ends when nothing else may.
+  std::shared_ptr<const Constraint> constraint;
+  std::int32_t logprobs = -1;  // for each generated token, so many of the most probable ones; -1: none
 
   // Of the first request of a submission; they count for all of it.
   std::int64_t priority = 0;  // lower goes first
@@ -39,9 +44,10 @@ enum class FinishReason {
   prompt,     // nothing was to be generated
   end_token,  // one of end_tokens came
   length,     // max_new_tokens were made
-  stopped,    // the listener had enough
+  stopped,    // the listener had enough, or the text is complete and its constraint lets nothing follow
   cancelled,
   failed,
+  stuck,  // its own parameters left no token to choose from
 };
 
 /// Hears what happened in a step, from inside Engine::step(); must not call the engine.
@@ -59,7 +65,7 @@ class EngineListener {
   virtual bool on_token(RequestId id, Token token, std::span<const TokenLogprob> logprobs) = 0;
   /// The token that ends the request, just before on_finished with FinishReason::end_token.
   virtual void on_end_token(RequestId /*id*/, Token /*token*/, std::span<const TokenLogprob> /*logprobs*/) {}
-  /// Exactly once a request. `error` says what went wrong when reason is failed.
+  /// Exactly once a request. `error` says what went wrong when reason is failed or stuck.
   virtual void on_finished(RequestId id, FinishReason reason, std::string_view error) = 0;
 };
 

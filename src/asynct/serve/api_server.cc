@@ -24,6 +24,7 @@
 #include "asynct/serve/score.h"
 #include "asynct/serve/tokenizer_routes.h"
 #include "asynct/text/chat_template/chat_template.h"
+#include "asynct/text/grammar/grammar.h"
 
 namespace asynct::serve {
 namespace {
@@ -54,6 +55,7 @@ struct Loaded {
   Json info;
   Metrics metrics;
   Publisher publisher;
+  GrammarCompiler grammars;
   EngineThread engine;
   Context context;
 };
@@ -68,6 +70,7 @@ EngineThread::Options engine_options(const ApiOptions& options, const OpenedMode
 Loaded::Loaded(const ApiOptions& options)
     : tokenizer(Tokenizer::load(options.model)),
       model(open_runner(options.model, options.engine)),
+      grammars(tokenizer, model.runner->vocabulary()),
       engine(*model.runner, engine_options(options, model), [this] { publisher.flush(); }),
       context{.tokenizer = tokenizer,
               .engine = engine,
@@ -78,6 +81,7 @@ Loaded::Loaded(const ApiOptions& options)
               .vocabulary = model.runner->vocabulary(),
               .max_length = model.runner->max_length(),
               .created = std::time(nullptr),
+              .grammars = &grammars,
               .limits = options.limits} {
   check_vocabulary(options.model, model, tokenizer);
   context.no_template =

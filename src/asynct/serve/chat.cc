@@ -4,6 +4,7 @@
 
 #include "asynct/serve/answer_parts.h"
 #include "asynct/serve/completions.h"
+#include "asynct/serve/constraint_fields.h"
 #include "asynct/serve/generation.h"
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/logprob_lists.h"
@@ -200,6 +201,7 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   if (ask.max_tokens == 0)
     throw RequestError(cat("messages: ", tokens, " tokens fill the context of ", context.max_length),
                        "messages", 400, "context_length_exceeded");
+  ask.options.constraint = constraint_of(fields, context.grammars, ask.options.beam_search.has_value());
   std::make_shared<Generation>(context, std::move(ask), std::make_unique<ChatFormat>(), std::move(responder))
       ->start();
 }

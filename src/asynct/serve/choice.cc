@@ -50,6 +50,7 @@ std::string_view Choice::finish(FinishReason reason, std::string_view error) {
       end.reason = "abort";
       break;
     case FinishReason::failed:
+    case FinishReason::stuck:
       end.reason = "error";
       end.error = error;
       break;

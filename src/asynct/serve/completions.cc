@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "asynct/serve/answer_parts.h"
+#include "asynct/serve/constraint_fields.h"
 #include "asynct/serve/generation.h"
 #include "asynct/serve/json_writer.h"
 #include "asynct/serve/logprob_lists.h"
@@ -201,6 +202,7 @@ void handle_completions(const Context& context, const http::HttpRequest& request
   for (const Prompt& prompt : ask.prompts)
     longest = std::max<std::int64_t>(longest, std::ssize(prompt.tokens));
   ask.max_tokens = tokens_to_generate(context, longest, asked, 16);
+  ask.options.constraint = constraint_of(fields, context.grammars, ask.options.beam_search.has_value());
   std::make_shared<Generation>(context, std::move(ask), std::make_unique<CompletionFormat>(choices),
                                std::move(responder))
       ->start();

@@ -11,7 +11,8 @@
 
 namespace asynct {
 class ChatTemplate;
-}
+class GrammarCompiler;
+}  // namespace asynct
 
 namespace asynct::serve {
 
@@ -29,7 +30,8 @@ struct Context {
   std::int64_t max_length = 0;
   std::int64_t created = 0;  // Unix time of the start
   const ChatTemplate* chat_template = nullptr;
-  std::string no_template;  // why there is none
+  std::string no_template;                    // why there is none
+  const GrammarCompiler* grammars = nullptr;  // null: texts cannot be constrained
   RequestLimits limits;
 };
 

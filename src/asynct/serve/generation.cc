@@ -80,6 +80,7 @@ Request Generation::leaf(std::vector<Token> tokens, std::int64_t seed_offset) co
                   .max_new_tokens = ask_.max_tokens,
                   .sampling = options.sampling,
                   .end_tokens = end_tokens(),
+                  .constraint = options.constraint,
                   .logprobs = options.logprobs,
                   .priority = options.priority,
                   .cache_salt = options.cache_salt};
@@ -194,7 +195,8 @@ void Generation::end_choice(std::size_t index, FinishReason reason, std::string_
   // What a client that has left is spared is no answer that ended.
   if (submissions_.cancelled() && reason == FinishReason::stopped) reason = FinishReason::cancelled;
   context_.metrics.count_ending(choices_[index].finish(reason, error));
-  if (reason == FinishReason::failed && error_.empty()) error_ = error;
+  if (reason == FinishReason::stuck) rejected_ = true;
+  if ((reason == FinishReason::failed || reason == FinishReason::stuck) && error_.empty()) error_ = error;
   if (--missing_ == 0)
     context_.metrics.request_latency.add(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - arrived_).count());
@@ -236,7 +238,8 @@ void Generation::publish_stream(const News& news) {
     if (news.error.empty()) format_->add_delta(*this, index, delta, out);
   if (news.done) {
     if (!news.error.empty()) {
-      out += cat("data: ", http::error_json({.status = 500, .message = news.error}), "\n\n");
+      out += cat("data: ", http::error_json({.status = news.rejected ? 400 : 500, .message = news.error}),
+                 "\n\n");
     } else if (ask_.options.include_usage) {
       format_->add_usage(*this, news.usage, out);
     }

@@ -115,8 +115,8 @@ class Generation : public Publication, public std::enable_shared_from_this<Gener
   std::vector<std::chrono::steady_clock::time_point> last_token_;  // [choices]
   std::size_t missing_ = 0;                                        // choices that have not ended
   std::string error_;                                              // of the engine
-  bool rejected_ = false;  // the engine refused it: the client's fault
-  bool noted_ = false;     // the publisher knows that there is news
+  bool rejected_ = false;                                          // it is the client's fault
+  bool noted_ = false;                                             // the publisher knows that there is news
 
   // Of the publisher's thread.
   bool opened_ = false;

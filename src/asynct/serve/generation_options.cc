@@ -8,13 +8,9 @@ namespace asynct::serve {
 namespace {
 
 void refuse_what_is_missing(const Fields& fields) {
-  for (const char* const name : {"suffix", "tools", "functions", "response_format", "guided_json",
-                                 "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"}) {
+  for (const char* const name : {"suffix", "tools", "functions"}) {
     const Json* const value = fields.find(name);
     if (value == nullptr || value->empty()) continue;
-    if (std::string_view(name) == "response_format" && value->is_object() && value->contains("type") &&
-        (*value)["type"] == "text")
-      continue;
     throw RequestError(cat(name, ": this server cannot do that"), name, 400, "unsupported");
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct GenerationOptions {
   bool ignore_eos = false;
   bool include_stop = false;  // in the text
   bool skip_special_tokens = true;
-  std::int32_t logprobs = -1;  // of the most probable tokens beside each; -1: none wanted
+  std::shared_ptr<const Constraint> constraint;  // of the text; null: none
+  std::int32_t logprobs = -1;                    // of the most probable tokens beside each; -1: none wanted
   bool stream = false;
   bool include_usage = false;  // a last chunk of a stream
   std::int64_t priority = 0;
