@@ -59,43 +59,30 @@ struct PrefillBarriers {
   __device__ std::uint32_t value_free(int stage) const { return base + 8 * (1 + 3 * kStages + stage); }
 };
 
-/// Asks for the block's queries and all its tiles: 16 keys and 64 columns a copy.
+/// Asks for all tiles of keys, or of values: 16 keys and 64 columns a copy, one warp an operand.
 template <class Traits>
-__device__ inline void prefill_produce(const PrefillArgs& args, const PrefillUnit& unit, int tiles,
-                                       PrefillBarriers<Traits::kStages> barriers, std::uint32_t query,
-                                       std::uint32_t keys, std::uint32_t values, int lane) {
-  if (lane == 0) {
-    barrier_arrive_expect(barriers.query(), Traits::kQueryBytes);
-    for (int half = 0; half < Traits::kHalves; ++half)
-      tma_load(query + half * Traits::kQueryHalfBytes, args.query_map, barriers.query(), 0, 0, unit.first_row + unit.token,
-               half, unit.kv_head);
-  }
+__device__ inline void prefill_produce(const PrefillArgs& args, const PrefillUnit& unit, const KvView& view,
+                                       const CUtensorMap& map, int tiles, std::uint32_t full, std::uint32_t free,
+                                       std::uint32_t to, int lane) {
+  constexpr int kParts = Traits::kKeys / 16;
   const std::int32_t* const table = args.block_table + static_cast<std::int64_t>(unit.sequence) * args.max_blocks;
   const int in_block = (1 << args.block_shift) - 1;
-  // A lane copies one page part of 16 keys of one operand: 8 parts, twice as many operands.
-  const int part = lane & 7;
-  const bool is_value = (lane >> 3 & 1) != 0;
-  const bool works = lane < 16;
+  const int part = lane % kParts;
+  const int half = lane / kParts;
+  const bool works = half < Traits::kHalves;
   for (int tile = 0; tile < tiles; ++tile) {
     const int stage = tile % Traits::kStages;
-    const int key = tile * Traits::kKeys + 16 * part;
     // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
-    const int safe = min(key, (unit.last_key - 1) & ~15);
-    const int block = works ? __ldg(table + (safe >> args.block_shift)) : 0;
-    if (tile >= Traits::kStages) {
-      const std::uint32_t parity = (tile / Traits::kStages - 1) & 1;
-      barrier_wait(is_value ? barriers.value_free(stage) : barriers.key_free(stage), parity);
-    }
-    const std::uint32_t full = is_value ? barriers.value_full(stage) : barriers.key_full(stage);
-    if (works && part == 0) barrier_arrive_expect(full, Traits::kTileBytes);
+    const int key = min(tile * Traits::kKeys + 16 * part, (unit.last_key - 1) & ~15);
+    const int block = __ldg(table + (key >> args.block_shift));
+    if (tile >= Traits::kStages) barrier_wait(free + 8 * stage, (tile / Traits::kStages - 1) & 1);
+    if (lane == 0) barrier_arrive_expect(full + 8 * stage, Traits::kTileBytes);
     __syncwarp();
-    if (!works) continue;
-    const std::uint32_t to = (is_value ? values : keys) + stage * Traits::kTileBytes + 16 * part * 128;
-    const KvView& view = is_value ? args.value : args.key;
-    const int column = static_cast<int>(unit.kv_head * view.head_stride + (safe & in_block) * view.token_stride);
-    for (int half = 0; half < Traits::kHalves; ++half)
-      tma_load(to + half * Traits::kHalfBytes, is_value ? args.value_map : args.key_map, full, column + 64 * half, 0, 0, 0,
-               block);
+    if (works)
+      tma_load(to + stage * Traits::kTileBytes + half * Traits::kHalfBytes + 16 * part * 128, map, full + 8 * stage,
+               static_cast<int>(unit.kv_head * view.head_stride + (key & in_block) * view.token_stride) + 64 * half, 0, 0,
+               0, block);
+    __syncwarp();
   }
 }
 
@@ -123,35 +110,46 @@ class PrefillRows {
     }
   }
 
+  /// Scores of a tile are asked for before the values of the one before: weights are made while the matrix units add.
   __device__ void run(int tiles, PrefillBarriers<Traits::kStages> barriers, std::uint32_t query, std::uint32_t keys,
                       std::uint32_t values, float* spans) {
+    constexpr int kChunkTiles = kChunkKeys / Traits::kKeys;
     barrier_wait(barriers.query(), 0);
     // Tiles of which every row sees every key.
     const int whole = (unit_.first_position + 1) / Traits::kKeys;
     for (int tile = 0; tile < tiles; ++tile) {
       const int stage = tile % Traits::kStages;
-      const std::uint32_t parity = tile / Traits::kStages & 1;
-      barrier_wait(barriers.key_full(stage), parity);
-      score(query, keys + stage * Traits::kTileBytes);
-      wgmma::wait<0>();
-      wgmma::touch(scores_);
-      wgmma::touch(sum_);
-      if (lane_ == 0) {
-        barrier_arrive(barriers.key_free(stage));
-        if (tile > 0) barrier_arrive(barriers.value_free((tile - 1) % Traits::kStages));
+      const int before = (tile - 1) % Traits::kStages;
+      float scores[Traits::kKeys / 2];
+      barrier_wait(barriers.key_full(stage), tile / Traits::kStages & 1);
+      score(query, keys + stage * Traits::kTileBytes, scores);
+      if (tile > 0) {
+        barrier_wait(barriers.value_full(before), (tile - 1) / Traits::kStages & 1);
+        add_values(values + before * Traits::kTileBytes, (tile - 1) % kChunkTiles != 0);
+        wgmma::wait<1>();
+      } else {
+        wgmma::wait<0>();
       }
-      const bool begins_chunk = tile % (kChunkKeys / Traits::kKeys) == 0;
-      if (begins_chunk && tile > 0) end_chunk(tile / (kChunkKeys / Traits::kKeys), spans);
-      weigh(tile * Traits::kKeys, tile >= whole);
-      barrier_wait(barriers.value_full(stage), parity);
-      if ((tile + 1) * Traits::kKeys > unit_.last_key) clear_values(values + stage * Traits::kTileBytes, tile);
-      add_values(values + stage * Traits::kTileBytes, !begins_chunk);
+      wgmma::touch(scores);
+      if (lane_ == 0) barrier_arrive(barriers.key_free(stage));
+      if (tile < whole)
+        weigh<false>(tile * Traits::kKeys, scores);
+      else
+        weigh<true>(tile * Traits::kKeys, scores);
+      wgmma::wait<0>();
+      wgmma::touch(sum_);
+      if (lane_ == 0 && tile > 0) barrier_arrive(barriers.value_free(before));
+      if (tile > 0 && tile % kChunkTiles == 0) end_chunk(tile / kChunkTiles, spans);
+      round_weights(scores);
     }
+    const int last = (tiles - 1) % Traits::kStages;
+    barrier_wait(barriers.value_full(last), (tiles - 1) / Traits::kStages & 1);
+    if (tiles * Traits::kKeys > unit_.last_key) clear_values(values + last * Traits::kTileBytes, tiles - 1);
+    add_values(values + last * Traits::kTileBytes, (tiles - 1) % kChunkTiles != 0);
     wgmma::wait<0>();
     wgmma::touch(sum_);
     end_chunk(0, spans);
-    const int chunks = (tiles + kChunkKeys / Traits::kKeys - 1) / (kChunkKeys / Traits::kKeys);
-    if (chunks > kSpanChunks) {
+    if (divide_up(tiles, kChunkTiles) > kSpanChunks) {
 #pragma unroll
       for (int i = 0; i < Traits::kSums; ++i) total_[i] = spans[i * 128] + total_[i];
     }
@@ -159,13 +157,13 @@ class PrefillRows {
   }
 
  private:
-  __device__ void score(std::uint32_t query, std::uint32_t keys) {
+  __device__ static void score(std::uint32_t query, std::uint32_t keys, float (&scores)[Traits::kKeys / 2]) {
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kDim / 16; ++i) {
       const std::uint64_t a = wgmma::operand(query + i / 4 * Traits::kQueryHalfBytes + i % 4 * 32, 1024, 16);
       const std::uint64_t b = wgmma::operand(keys + i / 4 * Traits::kHalfBytes + i % 4 * 32, 1024, 16);
-      wgmma::SharedProduct<Traits::kKeys, 0>::multiply(a, b, scores_, i > 0);
+      wgmma::SharedProduct<Traits::kKeys, 0>::multiply(a, b, scores, i > 0);
     }
     wgmma::commit();
   }
@@ -193,30 +191,34 @@ class PrefillRows {
     barrier_sync(1 + group_, 128);
   }
 
-  /// Scores to weights, 16 keys at a time.
-  __device__ void weigh(int first_key, bool masked) {
+  /// Scores to weights in place, 16 keys at a time.
+  template <bool kMasked>
+  __device__ void weigh(int first_key, float (&scores)[Traits::kKeys / 2]) {
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float x[4], r[4], sum[4], a[4];
+        const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
+        float r[4], sum[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.pool_floor);
+        pool<Traits::kPool>(r, history_[half], lane_, sum);
+        const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          x[k] = scores_[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)];
-          r[k] = fmaxf(x[k], args_.pool_floor);
+          const float a = weight(factors_[half], at(k), sum[k]);
+          at(k) = !kMasked || k <= left ? a : 0.f;
         }
-        pool<Traits::kPool>(r, history_[half], lane_, sum);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) a[k] = weight(factors_[half], x[k], sum[k]);
-        if (masked) {
-          const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
-#pragma unroll
-          for (int k = 0; k < 4; ++k) a[k] = k <= left ? a[k] : 0.f;
-        }
-        weights_[i][half] = pack<Element>(a[0], a[1]);
-        weights_[i][2 + half] = pack<Element>(a[2], a[3]);
       }
     }
+  }
+
+  /// Weights as the left operand of the product with values: the layouts agree.
+  __device__ void round_weights(const float (&scores)[Traits::kKeys / 2]) {
+#pragma unroll
+    for (int i = 0; i < Traits::kKeys / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) weights_[i][j] = pack<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
   }
 
   /// The chunk's sum goes to its span's; `next` is the chunk that begins, 0 at the end of all.
@@ -254,7 +256,6 @@ class PrefillRows {
   int limit_[2];   // last visible key
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
-  float scores_[Traits::kKeys / 2];
   std::uint32_t weights_[Traits::kKeys / 16][4];
   float sum_[Traits::kSums];         // of the chunk
   float total_[Traits::kSums] = {};  // of the span's earlier chunks
@@ -289,8 +290,20 @@ __global__ void __launch_bounds__(Traits::kThreads, 1) prefill_kernel(const __gr
   const int group = thread / 128;
   if (group == Traits::kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (thread % 128 < 32)
-      prefill_produce<Traits>(args, unit, tiles, barriers, query, keys, values, thread % 32);
+    const int warp = thread % 128 / 32;
+    if (warp == 0) {
+      if (thread % 32 == 0) {
+        barrier_arrive_expect(barriers.query(), Traits::kQueryBytes);
+        for (int half = 0; half < Traits::kHalves; ++half)
+          tma_load(query + half * Traits::kQueryHalfBytes, args.query_map, barriers.query(), 0, 0,
+                   unit.first_row + unit.token, half, unit.kv_head);
+      }
+      prefill_produce<Traits>(args, unit, args.key, args.key_map, tiles, barriers.key_full(0), barriers.key_free(0), keys,
+                              thread % 32);
+    } else if (warp == 1) {
+      prefill_produce<Traits>(args, unit, args.value, args.value_map, tiles, barriers.value_full(0),
+                              barriers.value_free(0), values, thread % 32);
+    }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     PrefillRows<Traits> rows(args, unit, group, thread % 128);
