@@ -67,7 +67,7 @@ struct DecodeArgs {
 struct PrefillUnit {
   std::int32_t sequence;
   std::int32_t kv_head;
-  std::int32_t first_row;       // the sequence's rows in this step
+  std::int32_t first_row;  // the sequence's rows in this step
   std::int32_t tokens;
   std::int32_t token;           // the unit's first
   std::int32_t first_position;  // its position
@@ -77,7 +77,8 @@ struct PrefillUnit {
 
 struct PrefillArgs {
   CUtensorMap query_map;  // dims: 64 columns, head of the group, row, half, KV head; box: 128 rows and heads
-  CUtensorMap key_map;    // 16 keys of 64 columns, permuted; dims: column and head and token of a block, e, t, j, block
+  CUtensorMap
+      key_map;  // 16 keys of 64 columns, permuted; dims: column and head and token of a block, e, t, j, block
   CUtensorMap value_map;
   void* out = nullptr;  // [T, H, D]
   std::int64_t out_stride = 0;

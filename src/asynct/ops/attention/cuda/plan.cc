@@ -52,8 +52,9 @@ void DecodePlan::build(std::span<const std::int32_t> query_start,
                    [](const DecodeUnit& a, const DecodeUnit& b) { return keys_of(a) > keys_of(b); });
 }
 
-void PrefillPlan::build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
-                        std::int32_t kv_heads, std::int32_t group) {
+void PrefillPlan::build(std::span<const std::int32_t> query_start,
+                        std::span<const std::int32_t> context_length, std::int32_t kv_heads,
+                        std::int32_t group) {
   assert(query_start.size() == context_length.size() + 1);
   const std::int32_t unit_tokens = kPrefillRows / group;
   units.clear();

@@ -77,6 +77,26 @@ TEST(DecodePlan, cuts_where_warps_would_be_idle) {
   EXPECT_EQ(plan.units.size(), 64u);
 }
 
+TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
+  const std::vector<std::int32_t> query_start = {0, 1, 1, 301, 700};
+  const std::vector<std::int32_t> context = {50, 60, 300, 1000};
+  PrefillPlan plan;
+  plan.build(query_start, context, 2, 4);
+  std::set<std::tuple<int, int>> rows;
+  std::int32_t before = 1 << 30;
+  for (const PrefillUnit& unit : plan.units) {
+    const auto s = static_cast<std::size_t>(unit.sequence);
+    const std::int32_t tokens = std::min(kPrefillRows / 4, unit.tokens - unit.token);
+    EXPECT_EQ(unit.first_position, context[s] - unit.tokens + unit.token);
+    EXPECT_EQ(unit.last_key, unit.first_position + tokens);
+    EXPECT_LE(unit.last_key, before);
+    before = unit.last_key;
+    for (std::int32_t i = 0; i < tokens; ++i)
+      EXPECT_TRUE(rows.emplace(unit.kv_head, unit.first_row + unit.token + i).second);
+  }
+  EXPECT_EQ(rows.size(), 1400u);
+}
+
 TEST(HeadFactors, hold_scale_and_pool_size) {
   const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.5F, .pool_size = 2};
   const auto factors = head_factors(config, {.sigma = {1, 2}, .gain = {1, 3}});

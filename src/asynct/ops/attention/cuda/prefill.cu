@@ -21,15 +21,21 @@ void launch(const PrefillArgs& args, cudaStream_t stream) {
 template <class Element, int kDim>
 void launch_pool(const PrefillArgs& args, std::int32_t pool_size, cudaStream_t stream) {
   switch (pool_size) {
-    case 1: return launch<PrefillTraits<Element, kDim, 1>>(args, stream);
-    case 2: return launch<PrefillTraits<Element, kDim, 2>>(args, stream);
-    case 3: return launch<PrefillTraits<Element, kDim, 3>>(args, stream);
-    case 5: return launch<PrefillTraits<Element, kDim, 5>>(args, stream);
-    default: fail("prefill: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
+    case 1:
+      return launch<PrefillTraits<Element, kDim, 1>>(args, stream);
+    case 2:
+      return launch<PrefillTraits<Element, kDim, 2>>(args, stream);
+    case 3:
+      return launch<PrefillTraits<Element, kDim, 3>>(args, stream);
+    case 5:
+      return launch<PrefillTraits<Element, kDim, 5>>(args, stream);
+    default:
+      fail("prefill: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
   }
 }
 
-/// Key 4 t + 2 j + e of 16 goes to row 8 j + 2 t + e. Where a head's and a part's 16 keys begin is added to the column.
+/// Key 4 t + 2 j + e of 16 goes to row 8 j + 2 t + e. Where a head's and a part's 16 keys begin is added to
+/// the column.
 CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
   TensorMapShape shape = {.dtype = tensors.dtype};
   const std::int64_t span = (tensors.kv_heads - 1) * view.head_stride +
@@ -44,7 +50,8 @@ CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
 }  // namespace
 
 void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView& key, const KvView& value) {
-  if (tensors.block_size < 16) fail("prefill: blocks of ", tensors.block_size, " tokens, expected 16 or more");
+  if (tensors.block_size < 16)
+    fail("prefill: blocks of ", tensors.block_size, " tokens, expected 16 or more");
   const std::int32_t group = tensors.heads / tensors.kv_heads;
   if (group > 16 || (group & (group - 1)) != 0)
     fail("prefill: ", group, " query heads a KV head, expected 1, 2, 4, 8 or 16");
@@ -55,18 +62,23 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
   TensorMapShape shape = {.dtype = tensors.dtype};
   const auto count = [](std::int32_t n) { return static_cast<std::uint64_t>(n); };
   shape.size = {64, count(group), count(tensors.rows), count(tensors.head_dim / 64), count(tensors.kv_heads)};
-  shape.stride = {bytes(tensors.head_dim), bytes(tensors.query_stride), 128, bytes(std::int64_t{group} * tensors.head_dim)};
+  shape.stride = {bytes(tensors.head_dim), bytes(tensors.query_stride), 128,
+                  bytes(std::int64_t{group} * tensors.head_dim)};
   shape.box = {64, static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(128 / group), 1, 1};
   args.query_map = make_tensor_map(tensors.query, shape);
 }
 
-void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size, cudaStream_t stream) {
+void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
+                 cudaStream_t stream) {
   if (args.unit_count == 0) return;
   if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
   switch (head_dim) {
-    case 64: return launch_pool<__nv_bfloat16, 64>(args, pool_size, stream);
-    case 128: return launch_pool<__nv_bfloat16, 128>(args, pool_size, stream);
-    default: fail("prefill: head_dim ", head_dim, ", expected 64 or 128");
+    case 64:
+      return launch_pool<__nv_bfloat16, 64>(args, pool_size, stream);
+    case 128:
+      return launch_pool<__nv_bfloat16, 128>(args, pool_size, stream);
+    default:
+      fail("prefill: head_dim ", head_dim, ", expected 64 or 128");
   }
 }
 

@@ -14,13 +14,14 @@
 //
 // Floor: 4 D flops a visible (row, key) pair at the matrix rate.
 //
-// A block owns 128 query rows of one KV head (tokens times the heads of its group) and goes through their keys in tiles of
-// 128: a producer warp asks the copy engine for tiles, two warpgroups of 64 rows multiply, each on its own: while one
-// turns scores into weights the other has the matrix units. Weights need no maximum and no rescaled sum; they stay in
-// registers as the left operand of the second product.
+// A block owns 128 query rows of one KV head (tokens times the heads of its group) and goes through their
+// keys in tiles of 128: a producer warp asks the copy engine for tiles, two warpgroups of 64 rows multiply,
+// each on its own: while one turns scores into weights the other has the matrix units. Weights need no
+// maximum and no rescaled sum; they stay in registers as the left operand of the second product.
 //
-// The copy engine permutes the keys of a page: row 8 j + 2 t + e of 16 holds key 4 t + 2 j + e, so a lane of a quad owns 4
-// consecutive keys and pooling takes pool_size - 1 shuffles for 16 keys. Values lie in the same order.
+// The copy engine permutes the keys of a page: row 8 j + 2 t + e of 16 holds key 4 t + 2 j + e, so a lane of
+// a quad owns 4 consecutive keys and pooling takes pool_size - 1 shuffles for 16 keys. Values lie in the same
+// order.
 //
 // Sums are decode's: a chunk in the accumulators, chunks of a span in registers, spans in shared memory.
 namespace asynct::cuda {
@@ -62,10 +63,11 @@ struct PrefillBarriers {
 /// Asks for all tiles of keys, or of values: 16 keys and 64 columns a copy, one warp an operand.
 template <class Traits>
 __device__ inline void prefill_produce(const PrefillArgs& args, const PrefillUnit& unit, const KvView& view,
-                                       const CUtensorMap& map, int tiles, std::uint32_t full, std::uint32_t free,
-                                       std::uint32_t to, int lane) {
+                                       const CUtensorMap& map, int tiles, std::uint32_t full,
+                                       std::uint32_t free, std::uint32_t to, int lane) {
   constexpr int kParts = Traits::kKeys / 16;
-  const std::int32_t* const table = args.block_table + static_cast<std::int64_t>(unit.sequence) * args.max_blocks;
+  const std::int32_t* const table =
+      args.block_table + static_cast<std::int64_t>(unit.sequence) * args.max_blocks;
   const int in_block = (1 << args.block_shift) - 1;
   const int part = lane % kParts;
   const int half = lane / kParts;
@@ -79,9 +81,11 @@ __device__ inline void prefill_produce(const PrefillArgs& args, const PrefillUni
     if (lane == 0) barrier_arrive_expect(full + 8 * stage, Traits::kTileBytes);
     __syncwarp();
     if (works)
-      tma_load(to + stage * Traits::kTileBytes + half * Traits::kHalfBytes + 16 * part * 128, map, full + 8 * stage,
-               static_cast<int>(unit.kv_head * view.head_stride + (key & in_block) * view.token_stride) + 64 * half, 0, 0,
-               0, block);
+      tma_load(to + stage * Traits::kTileBytes + half * Traits::kHalfBytes + 16 * part * 128, map,
+               full + 8 * stage,
+               static_cast<int>(unit.kv_head * view.head_stride + (key & in_block) * view.token_stride) +
+                   64 * half,
+               0, 0, 0, block);
     __syncwarp();
   }
 }
@@ -110,9 +114,10 @@ class PrefillRows {
     }
   }
 
-  /// Scores of a tile are asked for before the values of the one before: weights are made while the matrix units add.
-  __device__ void run(int tiles, PrefillBarriers<Traits::kStages> barriers, std::uint32_t query, std::uint32_t keys,
-                      std::uint32_t values, float* spans) {
+  /// Scores of a tile are asked for before the values of the one before: weights are made while the matrix
+  /// units add.
+  __device__ void run(int tiles, PrefillBarriers<Traits::kStages> barriers, std::uint32_t query,
+                      std::uint32_t keys, std::uint32_t values, float* spans) {
     constexpr int kChunkTiles = kChunkKeys / Traits::kKeys;
     barrier_wait(barriers.query(), 0);
     // Tiles of which every row sees every key.
@@ -173,7 +178,8 @@ class PrefillRows {
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i)
       wgmma::RegisterProduct<Traits::kDim, 1>::multiply(
-          weights_[i], wgmma::operand(values + i * 16 * 128, 1024, Traits::kHalfBytes), sum_, accumulate || i > 0);
+          weights_[i], wgmma::operand(values + i * 16 * 128, 1024, Traits::kHalfBytes), sum_,
+          accumulate || i > 0);
     wgmma::commit();
   }
 
@@ -218,7 +224,8 @@ class PrefillRows {
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) weights_[i][j] = pack<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
+      for (int j = 0; j < 4; ++j)
+        weights_[i][j] = pack<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
   }
 
   /// The chunk's sum goes to its span's; `next` is the chunk that begins, 0 at the end of all.
@@ -240,20 +247,22 @@ class PrefillRows {
       const int token = row / args_.group;
       if (unit_.token + token >= unit_.tokens) continue;
       const int head = unit_.kv_head * args_.group + row - token * args_.group;
-      auto* const to = static_cast<Element*>(args_.out) + (unit_.first_row + unit_.token + token) * args_.out_stride +
-                       head * Traits::kDim + 2 * (lane_ & 3);
+      auto* const to = static_cast<Element*>(args_.out) +
+                       (unit_.first_row + unit_.token + token) * args_.out_stride + head * Traits::kDim +
+                       2 * (lane_ & 3);
 #pragma unroll
       for (int j = 0; j < Traits::kDim / 8; ++j)
         *reinterpret_cast<std::uint32_t*>(to + 8 * j) =
-            pack<Element>(factors_[half].gain * total_[4 * j + 2 * half], factors_[half].gain * total_[4 * j + 2 * half + 1]);
+            pack<Element>(factors_[half].gain * total_[4 * j + 2 * half],
+                          factors_[half].gain * total_[4 * j + 2 * half + 1]);
     }
   }
 
   const PrefillArgs& args_;
   const PrefillUnit& unit_;
   const int group_, thread_, lane_;  // warpgroup, thread of it
-  const int row_;  // of the block; and row_ + 8
-  int limit_[2];   // last visible key
+  const int row_;                    // of the block; and row_ + 8
+  int limit_[2];                     // last visible key
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
   std::uint32_t weights_[Traits::kKeys / 16][4];
@@ -262,14 +271,17 @@ class PrefillRows {
 };
 
 template <class Traits>
-__global__ void __launch_bounds__(Traits::kThreads, 1) prefill_kernel(const __grid_constant__ PrefillArgs args) {
+__global__ void __launch_bounds__(Traits::kThreads, 1)
+    prefill_kernel(const __grid_constant__ PrefillArgs args) {
   extern __shared__ unsigned char shared[];
   unsigned char* const aligned = shared + ((1024 - (shared_address(shared) & 1023)) & 1023);
   const std::uint32_t query = shared_address(aligned);
   const std::uint32_t keys = query + Traits::kQueryBytes;
   const std::uint32_t values = keys + Traits::kStages * Traits::kTileBytes;
-  float* const spans = reinterpret_cast<float*>(aligned + Traits::kQueryBytes + 2 * Traits::kStages * Traits::kTileBytes);
-  const PrefillBarriers<Traits::kStages> barriers = {values + Traits::kStages * Traits::kTileBytes + Traits::kSpanBytes};
+  float* const spans =
+      reinterpret_cast<float*>(aligned + Traits::kQueryBytes + 2 * Traits::kStages * Traits::kTileBytes);
+  const PrefillBarriers<Traits::kStages> barriers = {values + Traits::kStages * Traits::kTileBytes +
+                                                     Traits::kSpanBytes};
   const int thread = threadIdx.x;
   if (thread == 0) {
     tma_prefetch(args.query_map);
@@ -298,8 +310,8 @@ __global__ void __launch_bounds__(Traits::kThreads, 1) prefill_kernel(const __gr
           tma_load(query + half * Traits::kQueryHalfBytes, args.query_map, barriers.query(), 0, 0,
                    unit.first_row + unit.token, half, unit.kv_head);
       }
-      prefill_produce<Traits>(args, unit, args.key, args.key_map, tiles, barriers.key_full(0), barriers.key_free(0), keys,
-                              thread % 32);
+      prefill_produce<Traits>(args, unit, args.key, args.key_map, tiles, barriers.key_full(0),
+                              barriers.key_free(0), keys, thread % 32);
     } else if (warp == 1) {
       prefill_produce<Traits>(args, unit, args.value, args.value_map, tiles, barriers.value_full(0),
                               barriers.value_free(0), values, thread % 32);
@@ -307,7 +319,8 @@ __global__ void __launch_bounds__(Traits::kThreads, 1) prefill_kernel(const __gr
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     PrefillRows<Traits> rows(args, unit, group, thread % 128);
-    rows.run(tiles, barriers, query + group * 64 * 128, keys, values, spans + group * 64 * Traits::kDim + thread % 128);
+    rows.run(tiles, barriers, query + group * 64 * 128, keys, values,
+             spans + group * 64 * Traits::kDim + thread % 128);
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace asynct::cuda {
 
-/// Describes queries [rows, heads, head_dim], keys and values [blocks, block_size, kv_heads, head_dim] to the copy engine.
-/// Blocks of 16 tokens and more.
+/// Describes queries [rows, heads, head_dim], keys and values [blocks, block_size, kv_heads, head_dim] to the
+/// copy engine. Blocks of 16 tokens and more.
 struct PrefillTensors {
   DType dtype = DType::bf16;
   const void* query = nullptr;
@@ -22,7 +22,9 @@ struct PrefillTensors {
 };
 void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView& key, const KvView& value);
 
-/// Launches prefill on `stream`. head_dim 64 or 128, pool_size 1, 2, 3 or 5, dtype bf16. Error for anything else.
-void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size, cudaStream_t stream);
+/// Launches prefill on `stream`. head_dim 64 or 128, pool_size 1, 2, 3 or 5, dtype bf16. Error for anything
+/// else.
+void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
+                 cudaStream_t stream);
 
 }  // namespace asynct::cuda

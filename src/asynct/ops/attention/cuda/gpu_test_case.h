@@ -1,0 +1,267 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "asynct/ops/attention/attention_test_case.h"
+#include "asynct/ops/attention/cuda/decode.h"
+#include "asynct/ops/attention/cuda/factors.h"
+#include "asynct/ops/attention/cuda/plan.h"
+#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/attention/cuda/prefill.h"
+#include "asynct/ops/cuda/device_buffer.h"
+
+// Sequences in a paged cache on the device, in any layout, and what the kernels make of them.
+namespace asynct::cuda {
+
+inline constexpr std::int32_t kWarps = 8 * 132;
+
+struct Setting {
+  AttentionConfig config;
+  AttentionHeadParams params;
+  DType dtype = DType::bf16;
+  Layout layout = Layout::flash;
+  std::int32_t block_size = 16;
+  std::int32_t warps = kWarps;  // the plan's: how long units are
+  unsigned placement = 1;
+};
+
+inline std::uint16_t bits_of(float value, DType dtype) {
+  return dtype == DType::bf16 ? to_bf16(value).bits : to_f16(value).bits;
+}
+inline float value_of(std::uint16_t bits, DType dtype) {
+  return dtype == DType::bf16 ? to_float(Bf16{bits}) : to_float(F16{bits});
+}
+
+/// The element type's values, so that the reference sees what the kernel sees.
+inline void round_all(std::vector<float>& values, DType dtype) {
+  for (float& v : values) v = value_of(bits_of(v, dtype), dtype);
+}
+
+inline TestSequence sequence_of(Random& random, const Setting& setting, std::int32_t context,
+                                std::int32_t rows) {
+  TestSequence s = make_sequence(random, setting.config, context, rows, DType::f32);
+  round_all(s.q, setting.dtype);
+  round_all(s.keys, setting.dtype);
+  round_all(s.values, setting.dtype);
+  return s;
+}
+
+inline KvView view_of(const Setting& setting) {
+  const std::int64_t heads = setting.config.kv_heads;
+  const std::int64_t dims = setting.config.head_dim;
+  const std::int64_t size = setting.block_size;
+  switch (setting.layout) {
+    case Layout::own:
+      return {nullptr, heads * size * dims, size * dims, dims};
+    case Layout::packed:
+      return {nullptr, heads * size * 2 * dims, size * 2 * dims, 2 * dims};
+    default:
+      return {nullptr, size * heads * dims, dims, heads * dims};
+  }
+}
+
+/// A step on the device: NaN in slots that no sequence wrote, and in values of keys below `poisoned_below`.
+struct DeviceStep {
+  DeviceStep(const Setting& setting, const std::vector<TestSequence>& sequences,
+             std::int32_t poisoned_below = 0);
+
+  KvView key, value;
+  std::int32_t blocks = 0, max_blocks = 1, block_shift = 0, most_rows = 1;
+  std::vector<std::int32_t> query_start = {0}, context_length;
+  DeviceBuffer<std::uint16_t> cache, query;
+  DeviceBuffer<std::int32_t> table;
+  DeviceBuffer<HeadFactors> factors;
+};
+
+inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequence>& sequences,
+                              std::int32_t poisoned_below) {
+  const AttentionConfig& config = setting.config;
+  const std::int64_t dims = config.head_dim;
+  const std::int32_t size = setting.block_size;
+  std::int32_t used = 0;
+  for (const TestSequence& s : sequences) {
+    max_blocks = std::max(max_blocks, divide_up(s.context, size));
+    used += divide_up(s.context, size);
+  }
+  blocks = used + 3;
+  std::vector<std::int32_t> free(static_cast<std::size_t>(blocks));
+  for (std::size_t i = 0; i < free.size(); ++i) free[i] = static_cast<std::int32_t>(i);
+  Random placement(setting.placement);
+  std::shuffle(free.begin(), free.end(), placement);
+
+  const std::uint16_t nan = bits_of(std::numeric_limits<float>::quiet_NaN(), setting.dtype);
+  const std::int64_t elements = std::int64_t{blocks} * config.kv_heads * size * dims;
+  std::vector<std::uint16_t> slots(static_cast<std::size_t>(2 * elements), nan);
+  key = view_of(setting);
+  const std::int64_t value_at = setting.layout == Layout::packed ? dims : elements;
+  std::vector<std::int32_t> block_table(sequences.size() * static_cast<std::size_t>(max_blocks), -1);
+  std::vector<std::uint16_t> rows;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const TestSequence& s = sequences[i];
+    for (std::int32_t j = 0; j < s.context; ++j) {
+      std::int32_t& block =
+          block_table[i * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(j / size)];
+      if (block < 0) {
+        block = free.back();
+        free.pop_back();
+      }
+      for (std::int64_t h = 0; h < config.kv_heads; ++h)
+        for (std::int64_t d = 0; d < dims; ++d) {
+          const auto from = static_cast<std::size_t>((j * config.kv_heads + h) * dims + d);
+          const auto to = static_cast<std::size_t>(block * key.block_stride + h * key.head_stride +
+                                                   (j % size) * key.token_stride + d);
+          slots[to] = bits_of(s.keys[from], setting.dtype);
+          slots[to + static_cast<std::size_t>(value_at)] =
+              j < poisoned_below ? nan : bits_of(s.values[from], setting.dtype);
+        }
+    }
+    for (auto q = s.q.end() - std::int64_t{s.rows} * config.heads * dims; q != s.q.end(); ++q)
+      rows.push_back(bits_of(*q, setting.dtype));
+    query_start.push_back(query_start.back() + s.rows);
+    context_length.push_back(s.context);
+    most_rows = std::max(most_rows, s.rows * (config.heads / config.kv_heads));
+  }
+  while (1 << block_shift < size) ++block_shift;
+  cache = DeviceBuffer<std::uint16_t>(slots);
+  query = DeviceBuffer<std::uint16_t>(rows);
+  table = DeviceBuffer<std::int32_t>(block_table);
+  factors = DeviceBuffer<HeadFactors>(head_factors(config, setting.params));
+  value = key;
+  key.data = cache.data();
+  value.data = cache.data() + value_at;
+}
+
+inline float pool_floor(const AttentionConfig& config) {
+  return config.pool_relu ? 0 : -std::numeric_limits<float>::infinity();
+}
+
+/// Output rows of all sequences as the element type's bits.
+inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vector<TestSequence>& sequences,
+                                         std::int32_t poisoned_below = 0) {
+  const DeviceStep step(setting, sequences, poisoned_below);
+  const AttentionConfig& config = setting.config;
+  const std::int64_t dims = config.head_dim;
+  DecodePlan plan;
+  plan.build(step.query_start, step.context_length, config.kv_heads, setting.warps);
+  const DeviceBuffer<DecodeUnit> units(plan.units);
+  DeviceBuffer<std::uint16_t> out(step.query.size());
+  DeviceBuffer<float> partial(static_cast<std::size_t>(plan.slots * kDecodeRows * dims));
+  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots));
+  out.fill_bytes(0xFF);
+  partial.fill_bytes(0xFF);
+  arrived.fill_bytes(0);
+  DecodeArgs args = {.query = step.query.data(),
+                     .out = out.data(),
+                     .query_stride = config.heads * dims,
+                     .out_stride = config.heads * dims,
+                     .value = step.value,
+                     .block_table = step.table.data(),
+                     .factors = step.factors.data(),
+                     .units = units.data(),
+                     .partial = partial.data(),
+                     .arrived = arrived.data(),
+                     .slots = plan.slots,
+                     .unit_count = static_cast<std::int32_t>(plan.units.size()),
+                     .max_blocks = step.max_blocks,
+                     .block_shift = step.block_shift,
+                     .group = config.heads / config.kv_heads,
+                     .most_rows = step.most_rows,
+                     .pool_floor = pool_floor(config)};
+  set_keys(args, step.key, setting.dtype, step.blocks, setting.block_size, config.kv_heads, config.head_dim);
+  run_decode(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
+  std::vector<std::uint16_t> first = out.download();
+  for (const std::uint32_t count : arrived.download()) EXPECT_EQ(count, 0u);
+  out.fill_bytes(0xFF);
+  run_decode(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
+  EXPECT_EQ(out.download(), first);  // counters are as they were
+  return first;
+}
+
+inline std::vector<std::uint16_t> prefill(const Setting& setting,
+                                          const std::vector<TestSequence>& sequences) {
+  const DeviceStep step(setting, sequences);
+  const AttentionConfig& config = setting.config;
+  const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
+  PrefillPlan plan;
+  plan.build(step.query_start, step.context_length, config.kv_heads, config.heads / config.kv_heads);
+  const DeviceBuffer<PrefillUnit> units(plan.units);
+  DeviceBuffer<std::uint16_t> out(step.query.size());
+  out.fill_bytes(0xFF);
+  PrefillArgs args = {.out = out.data(),
+                      .out_stride = columns,
+                      .block_table = step.table.data(),
+                      .factors = step.factors.data(),
+                      .units = units.data(),
+                      .unit_count = static_cast<std::int32_t>(plan.units.size()),
+                      .max_blocks = step.max_blocks,
+                      .block_shift = step.block_shift,
+                      .group = config.heads / config.kv_heads,
+                      .pool_floor = pool_floor(config)};
+  set_tensors(args,
+              {.dtype = setting.dtype,
+               .query = step.query.data(),
+               .query_stride = columns,
+               .rows = step.query_start.back(),
+               .heads = config.heads,
+               .kv_heads = config.kv_heads,
+               .head_dim = config.head_dim,
+               .blocks = step.blocks,
+               .block_size = setting.block_size},
+              step.key, step.value);
+  run_prefill(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
+  return out.download();
+}
+
+inline void expect_close(const Setting& setting, const std::vector<TestSequence>& sequences,
+                         const std::vector<std::uint16_t>& got) {
+  std::size_t at = 0;
+  for (const TestSequence& s : sequences) {
+    const auto wanted = static_cast<std::size_t>(s.rows * setting.config.heads * setting.config.head_dim);
+    const std::vector<double> want =
+        reference_attention(setting.config, setting.params, std::span(s.q).last(wanted), s.keys, s.values);
+    double error = 0;
+    double norm = 1e-30;
+    for (std::size_t i = 0; i < wanted; ++i, ++at) {
+      const double difference = value_of(got[at], setting.dtype) - want[i];
+      error += difference * difference;
+      norm += want[i] * want[i];
+    }
+    EXPECT_LT(std::sqrt(error / norm), 1e-2) << "context " << s.context << ", rows " << s.rows;
+  }
+}
+
+inline Setting random_setting(Random& random) {
+  Setting setting;
+  const int group = pick_of<int>(random, {1, 2, 3, 4, 7, 8, 16});
+  const int kv_heads = pick(random, 1, 3);
+  setting.config = {.heads = group * kv_heads,
+                    .kv_heads = kv_heads,
+                    .head_dim = pick_of<int>(random, {64, 128}),
+                    .pool_size = pick_of<int>(random, {1, 2, 3, 3, 5}),
+                    .pool_relu = pick(random, 0, 3) > 0};
+  setting.config.scale = 1 / std::sqrt(static_cast<float>(setting.config.head_dim));
+  std::uniform_real_distribution<float> around(-0.2F, 1.2F);
+  for (int h = 0; h < setting.config.heads; ++h) {
+    setting.params.sigma.push_back(around(random) * (pick(random, 0, 5) == 0 ? 10.F : 1.F));
+    setting.params.slope.push_back(0.5F + around(random));
+    setting.params.bias.push_back(0.1F * around(random));
+    setting.params.gain.push_back(0.5F + around(random));
+  }
+  setting.dtype = pick_of<DType>(random, {DType::bf16, DType::f16});
+  setting.layout = pick_of<Layout>(random, {Layout::own, Layout::flash, Layout::packed});
+  setting.block_size = pick_of<std::int32_t>(random, {8, 16, 32, 64, 128});
+  setting.warps = pick_of<std::int32_t>(random, {1, 8, 64, kWarps});
+  setting.placement = static_cast<unsigned>(pick(random, 1, 1000));
+  return setting;
+}
+
+inline std::int32_t random_context(Random& random) {
+  const int border =
+      pick_of<int>(random, {1, 8, 16, 32, 64, 128, 240, 256, 512, 600, 1024, 2048, 4096, 4352});
+  return std::max(1, border + pick(random, -2, 2));
+}
+
+}  // namespace asynct::cuda
