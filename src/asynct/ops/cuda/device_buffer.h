@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cassert>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -37,6 +38,7 @@ class DeviceBuffer {
   /// Each byte of the buffer; 0xFF makes every 16- and 32-bit float a NaN.
   void fill_bytes(int value) { check(cudaMemset(data_, value, size_ * sizeof(T)), "cudaMemset"); }
   void upload(std::span<const T> values) {
+    assert(values.size() == size_);
     check(cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
   }
   /// Waits for the device.

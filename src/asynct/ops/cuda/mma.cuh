@@ -68,4 +68,53 @@ __device__ inline std::uint32_t pack<__half>(float low, float high) {
   return packed;
 }
 
+/// Two floats clamped to [0, 1] and rounded; NaN stays NaN. One clamps while it rounds, the other needs half
+/// an instruction a value: the order does not matter, 0 and 1 have no error.
+template <class Element>
+__device__ inline std::uint32_t pack_weights(float low, float high);
+
+template <>
+__device__ inline std::uint32_t pack_weights<__nv_bfloat16>(float low, float high) {
+  std::uint32_t packed;
+  asm("{\n"
+      ".reg .b32 rounded;\n"
+      "cvt.rn.relu.bf16x2.f32 rounded, %1, %2;\n"
+      "min.NaN.bf16x2 %0, rounded, %3;\n"
+      "}\n"
+      : "=r"(packed)
+      : "f"(high), "f"(low), "r"(0x3F803F80));
+  return packed;
+}
+
+template <>
+__device__ inline std::uint32_t pack_weights<__half>(float low, float high) {
+  std::uint32_t packed;
+  asm("{\n"
+      ".reg .b32 rounded;\n"
+      "cvt.rn.relu.f16x2.f32 rounded, %1, %2;\n"
+      "min.NaN.f16x2 %0, rounded, %3;\n"
+      "}\n"
+      : "=r"(packed)
+      : "f"(high), "f"(low), "r"(0x3C003C00));
+  return packed;
+}
+
+/// Both elements times a power of two: exact but for what leaves the type's range.
+template <class Element>
+__device__ inline std::uint32_t scale_packed(std::uint32_t packed, float scale);
+
+template <>
+__device__ inline std::uint32_t scale_packed<__nv_bfloat16>(std::uint32_t packed, float scale) {
+  std::uint32_t scaled;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(scaled) : "r"(packed), "r"(pack<__nv_bfloat16>(scale, scale)));
+  return scaled;
+}
+
+template <>
+__device__ inline std::uint32_t scale_packed<__half>(std::uint32_t packed, float scale) {
+  std::uint32_t scaled;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(scaled) : "r"(packed), "r"(pack<__half>(scale, scale)));
+  return scaled;
+}
+
 }  // namespace asynct::cuda

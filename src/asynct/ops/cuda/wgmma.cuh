@@ -35,6 +35,11 @@ __device__ inline std::uint64_t operand(std::uint32_t address, std::uint32_t gro
          static_cast<std::uint64_t>(group_bytes >> 4) << 32 | std::uint64_t{1} << 62;
 }
 
+/// The operand that begins `bytes` further.
+__device__ inline std::uint64_t advance(std::uint64_t operand, std::uint32_t bytes) {
+  return operand + (bytes >> 4);
+}
+
 /// a and b from shared memory. kTransposeB: b's rows are the depth.
 template <int kColumns, int kTransposeB>
 struct SharedProduct;

@@ -17,8 +17,8 @@ struct KvView {
 };
 
 /// Of a query head: A = clamp(slope * x + bias - sigma * (relu(x) + relu(x of earlier keys)), 0, 1) for x =
-/// <q, k>, which is AttentionConfig's formula with scale and pool size multiplied in; gain is applied to the
-/// sum.
+/// query_scale * <q, k>: AttentionConfig's formula with scale and pool size multiplied in; gain is applied to
+/// the sum.
 struct HeadFactors {
   float slope;
   float bias;
@@ -59,6 +59,7 @@ struct DecodeArgs {
   std::int32_t max_blocks = 0;
   std::int32_t block_shift = 4;  // log2 of tokens a block
   std::int32_t group = 1;        // query heads a KV head
+  float query_scale = 1;         // a power of two, multiplied into the queries
   std::int32_t most_rows = 1;    // of a unit: group times tokens, at most kDecodeRows
   float pool_floor = 0;          // scores below it are pooled as it: 0, or -infinity without pool_relu
 };
@@ -91,6 +92,8 @@ struct PrefillArgs {
   std::int32_t max_blocks = 0;
   std::int32_t block_shift = 4;
   std::int32_t group = 1;  // a power of two up to 16
+  float query_scale = 1;   // a power of two, multiplied into the queries
+  bool plain = false;      // all heads have slope 1 and bias 0 then
   float pool_floor = 0;
 };
 

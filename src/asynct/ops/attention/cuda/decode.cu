@@ -1,34 +1,27 @@
 #include "asynct/ops/attention/cuda/decode.h"
 
+#include <bit>
+
 #include "asynct/ops/attention/cuda/decode.cuh"
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/cuda/tensor_map.h"
 
 namespace asynct::cuda {
 namespace {
 
-int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  return count;
-}
-
 template <class Traits>
 void launch(const DecodeArgs& args, cudaStream_t stream) {
-  const auto kernel = decode_kernel<Traits>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Traits::kSharedBytes),
-        "cudaFuncSetAttribute");
+  const int blocks = prepare<decode_kernel<Traits>>(Traits::kSharedBytes);
   cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
   overlap.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(multiprocessors()),
+  const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(blocks),
                                      .blockDim = Traits::kWarps * 32,
                                      .dynamicSmemBytes = Traits::kSharedBytes,
                                      .stream = stream,
                                      .attrs = &overlap,
                                      .numAttrs = 1};
-  check(cudaLaunchKernelEx(&config, kernel, args), "decode");
+  check(cudaLaunchKernelEx(&config, decode_kernel<Traits>, args), "decode");
 }
 
 /// Rows of 8 are the rule: a KV head's queries of one token.
@@ -70,6 +63,8 @@ void launch_dim(const DecodeArgs& args, std::int32_t head_dim, std::int32_t pool
 
 void set_keys(DecodeArgs& args, const KvView& key, DType dtype, std::int32_t blocks, std::int32_t block_size,
               std::int32_t kv_heads, std::int32_t head_dim) {
+  if (block_size < 8 || !std::has_single_bit(static_cast<std::uint32_t>(block_size)))
+    fail("decode: blocks of ", block_size, " tokens, expected a power of two from 8");
   TensorMapShape shape = {.dtype = dtype};
   const auto bytes = [](std::int64_t elements) { return static_cast<std::uint64_t>(2 * elements); };
   const auto halves = static_cast<std::uint32_t>(head_dim / 64);
@@ -86,6 +81,8 @@ void set_keys(DecodeArgs& args, const KvView& key, DType dtype, std::int32_t blo
 void run_decode(const DecodeArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                 cudaStream_t stream) {
   if (args.unit_count == 0) return;
+  if (args.most_rows > kDecodeRows)
+    fail("decode: ", args.most_rows, " query rows a KV head, expected at most ", kDecodeRows);
   switch (dtype) {
     case DType::bf16:
       return launch_dim<__nv_bfloat16>(args, head_dim, pool_size, stream);

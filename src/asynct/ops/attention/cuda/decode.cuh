@@ -215,8 +215,12 @@ class DecodeWarp {
                                 (unit.first_row + token) * args_.query_stride + head * Traits::kDim + 2 * t_;
 #pragma unroll
       for (int i = 0; i < Traits::kDepthSteps; ++i) {
-        query_[block][i][0] = used ? __ldg(reinterpret_cast<const std::uint32_t*>(query + 16 * i)) : 0;
-        query_[block][i][1] = used ? __ldg(reinterpret_cast<const std::uint32_t*>(query + 16 * i + 8)) : 0;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const std::uint32_t pair =
+              used ? __ldg(reinterpret_cast<const std::uint32_t*>(query + 16 * i + 8 * half)) : 0;
+          query_[block][i][half] = scale_packed<Element>(pair, args_.query_scale);
+        }
       }
     }
   }
@@ -309,7 +313,7 @@ class DecodeWarp {
         a[i] = key + i <= limit_[block] ? weight(factors_[block], x[block][i], sum[i]) : 0.f;
 #pragma unroll
       for (int pair = 0; pair < 2; ++pair) {
-        const std::uint32_t packed = pack<Element>(a[2 * pair], a[2 * pair + 1]);
+        const std::uint32_t packed = pack_weights<Element>(a[2 * pair], a[2 * pair + 1]);
         weights[block][pair] = packed;
         needed |= ((packed & 0xffffu ? 1u : 0u) | (packed >> 16 ? 2u : 0u)) << (2 * pair);
       }
@@ -419,7 +423,9 @@ class DecodeWarp {
       arrived = fetch_add_acq_rel(counter, static_cast<std::uint32_t>(mine)) + mine;
       if (arrived == static_cast<std::uint32_t>(all)) *counter = 0;  // for the next launch
     }
-    // The warp's other lanes wrote before lane 0 released, and read after it acquired.
+    // The warp's other lanes wrote before lane 0 released, and read after it acquired: __syncwarp orders
+    // both.
+    __syncwarp();
     return __shfl_sync(~0u, arrived, 0) == static_cast<std::uint32_t>(all);
   }
 

@@ -85,6 +85,27 @@ TEST(DecodeSkips, values_that_no_row_gives_weight_are_not_read) {
   }
 }
 
+/// A key that is no number makes the rows that see it none either, and no others.
+TEST(DecodeNan, reaches_the_rows_that_see_it) {
+  Random random(6);
+  for (int round = 0; round < 8; ++round) {
+    Setting setting = random_setting(random);
+    setting.config.heads = 2 * setting.config.kv_heads;
+    setting.params = {.sigma = std::vector<float>(static_cast<std::size_t>(setting.config.heads), 0.4F)};
+    TestSequence s = sequence_of(random, setting, 700, 4);
+    const std::size_t key = static_cast<std::size_t>(pick(random, 0, 1) == 0 ? 698 : pick(random, 0, 690));
+    s.keys[key * static_cast<std::size_t>(setting.config.kv_heads * setting.config.head_dim)] = std::nanf("");
+    const std::vector<std::uint16_t> out = decode(setting, {s, sequence_of(random, setting, 300, 1)});
+    const auto dims = static_cast<std::size_t>(setting.config.head_dim);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t row = i / dims / static_cast<std::size_t>(setting.config.heads);
+      const std::size_t head = i / dims % static_cast<std::size_t>(setting.config.heads);
+      const bool sees = row < 4 && head < 2 && 696 + row >= key;  // the NaN is the first KV head's
+      EXPECT_EQ(std::isnan(value_of(out[i], setting.dtype)), sees) << "row " << row << ", head " << head;
+    }
+  }
+}
+
 TEST(DecodeErrors, name_what_is_not_there) {
   const auto expect = [](DecodeArgs args, DType dtype, int dims, int pool, const char* words) {
     args.unit_count = 1;
@@ -98,6 +119,10 @@ TEST(DecodeErrors, name_what_is_not_there) {
   expect({}, DType::bf16, 96, 3, "head_dim 96");
   expect({}, DType::bf16, 128, 4, "pool_size 4");
   expect({}, DType::f32, 128, 3, "dtype fp32");
+  expect({.most_rows = 17}, DType::bf16, 128, 3, "17 query rows");
+  DecodeArgs args;
+  EXPECT_THROW(set_keys(args, {}, DType::bf16, 1, 4, 1, 64), Error);
+  EXPECT_THROW(set_keys(args, {}, DType::bf16, 1, 24, 1, 64), Error);
 }
 
 }  // namespace

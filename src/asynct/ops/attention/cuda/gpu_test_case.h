@@ -74,6 +74,8 @@ struct DeviceStep {
   DeviceBuffer<std::uint16_t> cache, query;
   DeviceBuffer<std::int32_t> table;
   DeviceBuffer<HeadFactors> factors;
+  float scale = 1;
+  bool plain = false;
 };
 
 inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequence>& sequences,
@@ -128,7 +130,10 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
   cache = DeviceBuffer<std::uint16_t>(slots);
   query = DeviceBuffer<std::uint16_t>(rows);
   table = DeviceBuffer<std::int32_t>(block_table);
-  factors = DeviceBuffer<HeadFactors>(head_factors(config, setting.params));
+  scale = query_scale(config, setting.dtype);
+  const std::vector<HeadFactors> all = head_factors(config, setting.params, scale);
+  plain = all_plain(all);
+  factors = DeviceBuffer<HeadFactors>(all);
   value = key;
   key.data = cache.data();
   value.data = cache.data() + value_at;
@@ -168,15 +173,20 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
                      .max_blocks = step.max_blocks,
                      .block_shift = step.block_shift,
                      .group = config.heads / config.kv_heads,
+                     .query_scale = step.scale,
                      .most_rows = step.most_rows,
                      .pool_floor = pool_floor(config)};
   set_keys(args, step.key, setting.dtype, step.blocks, setting.block_size, config.kv_heads, config.head_dim);
+  // The second launch begins while the first one ends, on the same partial sums.
+  DeviceBuffer<std::uint16_t> earlier(step.query.size());
+  earlier.fill_bytes(0xFF);
+  DecodeArgs before = args;
+  before.out = earlier.data();
+  run_decode(before, setting.dtype, config.head_dim, config.pool_size, nullptr);
   run_decode(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
   std::vector<std::uint16_t> first = out.download();
+  EXPECT_EQ(earlier.download(), first);
   for (const std::uint32_t count : arrived.download()) EXPECT_EQ(count, 0u);
-  out.fill_bytes(0xFF);
-  run_decode(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
-  EXPECT_EQ(out.download(), first);  // counters are as they were
   return first;
 }
 
@@ -199,6 +209,8 @@ inline std::vector<std::uint16_t> prefill(const Setting& setting,
                       .max_blocks = step.max_blocks,
                       .block_shift = step.block_shift,
                       .group = config.heads / config.kv_heads,
+                      .query_scale = step.scale,
+                      .plain = step.plain,
                       .pool_floor = pool_floor(config)};
   set_tensors(args,
               {.dtype = setting.dtype,
@@ -242,14 +254,16 @@ inline Setting random_setting(Random& random) {
                     .head_dim = pick_of<int>(random, {64, 128}),
                     .pool_size = pick_of<int>(random, {1, 2, 3, 3, 5}),
                     .pool_relu = pick(random, 0, 3) > 0};
-  setting.config.scale = 1 / std::sqrt(static_cast<float>(setting.config.head_dim));
+  const auto dims = static_cast<float>(setting.config.head_dim);
+  setting.config.scale = 1 / (pick(random, 0, 1) == 0 ? dims : std::sqrt(dims));
   std::uniform_real_distribution<float> around(-0.2F, 1.2F);
   for (int h = 0; h < setting.config.heads; ++h) {
     setting.params.sigma.push_back(around(random) * (pick(random, 0, 5) == 0 ? 10.F : 1.F));
-    setting.params.slope.push_back(0.5F + around(random));
-    setting.params.bias.push_back(0.1F * around(random));
+    setting.params.slope.push_back(pick(random, 0, 2) == 0 ? 0.5F + around(random) : 1);
+    setting.params.bias.push_back(pick(random, 0, 2) == 0 ? 0.1F * around(random) : 0);
     setting.params.gain.push_back(0.5F + around(random));
   }
+  if (pick(random, 0, 1) == 0) setting.params.slope.clear(), setting.params.bias.clear();
   setting.dtype = pick_of<DType>(random, {DType::bf16, DType::f16});
   setting.layout = pick_of<Layout>(random, {Layout::own, Layout::flash, Layout::packed});
   setting.block_size = pick_of<std::int32_t>(random, {8, 16, 32, 64, 128});

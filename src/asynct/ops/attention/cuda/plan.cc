@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 
 #include "asynct/ops/attention/cuda/policy.h"
 
@@ -48,8 +49,10 @@ void DecodePlan::build(std::span<const std::int32_t> query_start,
       }
     slots += chunks * kv_heads;
   }
-  std::stable_sort(units.begin(), units.end(),
-                   [](const DecodeUnit& a, const DecodeUnit& b) { return keys_of(a) > keys_of(b); });
+  std::sort(units.begin(), units.end(), [](const DecodeUnit& a, const DecodeUnit& b) {
+    return std::tuple(-keys_of(a), a.sequence, a.chunk, a.kv_head) <
+           std::tuple(-keys_of(b), b.sequence, b.chunk, b.kv_head);
+  });
 }
 
 void PrefillPlan::build(std::span<const std::int32_t> query_start,
@@ -72,8 +75,10 @@ void PrefillPlan::build(std::span<const std::int32_t> query_start,
                          .last_key = std::min(context_length[i], position + unit_tokens)});
     }
   }
-  std::stable_sort(units.begin(), units.end(),
-                   [](const PrefillUnit& a, const PrefillUnit& b) { return a.last_key > b.last_key; });
+  std::sort(units.begin(), units.end(), [](const PrefillUnit& a, const PrefillUnit& b) {
+    return std::tuple(-a.last_key, a.sequence, a.token, a.kv_head) <
+           std::tuple(-b.last_key, b.sequence, b.token, b.kv_head);
+  });
 }
 
 }  // namespace asynct::cuda

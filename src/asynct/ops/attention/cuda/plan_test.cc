@@ -98,13 +98,24 @@ TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
 }
 
 TEST(HeadFactors, hold_scale_and_pool_size) {
-  const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.5F, .pool_size = 2};
-  const auto factors = head_factors(config, {.sigma = {1, 2}, .gain = {1, 3}});
-  EXPECT_FLOAT_EQ(factors[1].slope, 0.5F);
+  const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.3F, .pool_size = 2};
+  EXPECT_EQ(query_scale(config, DType::bf16), 1);
+  const auto factors = head_factors(config, {.sigma = {1, 2}, .gain = {1, 3}}, 1);
+  EXPECT_FLOAT_EQ(factors[1].slope, 0.3F);
   EXPECT_FLOAT_EQ(factors[1].bias, 0);
-  EXPECT_FLOAT_EQ(factors[1].sigma, 0.5F);
+  EXPECT_FLOAT_EQ(factors[1].sigma, 0.3F);
   EXPECT_FLOAT_EQ(factors[1].gain, 3);
-  EXPECT_THROW(head_factors({.heads = 1, .scale = -1}, {}), Error);
+  EXPECT_FALSE(all_plain(factors));
+  EXPECT_THROW(query_scale({.heads = 1, .scale = -1}, DType::bf16), Error);
+}
+
+TEST(HeadFactors, leave_powers_of_two_to_the_queries) {
+  const AttentionConfig config = {
+      .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 0.0625F, .pool_size = 2};
+  EXPECT_EQ(query_scale(config, DType::f16), 1);
+  EXPECT_EQ(query_scale(config, DType::bf16), 0.0625F);
+  EXPECT_TRUE(all_plain(head_factors(config, {.sigma = {1}}, 0.0625F)));
+  EXPECT_FALSE(all_plain(head_factors(config, {.sigma = {1}, .bias = {0.5F}}, 0.0625F)));
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "asynct/ops/attention/cuda/prefill.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "asynct/ops/attention/cuda/prefill.cuh"
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/cuda/tensor_map.h"
 
@@ -11,10 +15,8 @@ std::uint64_t bytes(std::int64_t elements) { return static_cast<std::uint64_t>(2
 
 template <class Traits>
 void launch(const PrefillArgs& args, cudaStream_t stream) {
-  const auto kernel = prefill_kernel<Traits>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Traits::kSharedBytes),
-        "cudaFuncSetAttribute");
-  kernel<<<args.unit_count, Traits::kThreads, Traits::kSharedBytes, stream>>>(args);
+  const int blocks = std::min(args.unit_count, prepare<prefill_kernel<Traits>>(Traits::kSharedBytes));
+  prefill_kernel<Traits><<<blocks, Traits::kThreads, Traits::kSharedBytes, stream>>>(args);
   check_launch("prefill");
 }
 
@@ -50,8 +52,11 @@ CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
 }  // namespace
 
 void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView& key, const KvView& value) {
-  if (tensors.block_size < 16)
-    fail("prefill: blocks of ", tensors.block_size, " tokens, expected 16 or more");
+  if (tensors.block_size < 16 || !std::has_single_bit(static_cast<std::uint32_t>(tensors.block_size)))
+    fail("prefill: blocks of ", tensors.block_size, " tokens, expected a power of two from 16");
+  if (tensors.kv_heads < 1 || tensors.heads % tensors.kv_heads != 0)
+    fail("prefill: ", tensors.heads, " query heads, expected a multiple of the ", tensors.kv_heads,
+         " KV heads");
   const std::int32_t group = tensors.heads / tensors.kv_heads;
   if (group > 16 || (group & (group - 1)) != 0)
     fail("prefill: ", group, " query heads a KV head, expected 1, 2, 4, 8 or 16");

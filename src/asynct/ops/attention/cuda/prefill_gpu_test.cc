@@ -13,7 +13,7 @@ Setting prefill_setting(Random& random) {
   setting.config.heads = static_cast<std::int32_t>(heads);
   for (auto* const values :
        {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})
-    values->resize(heads, 0.5F);
+    if (!values->empty()) values->resize(heads, 0.5F);
   setting.dtype = DType::bf16;
   setting.block_size = pick_of<std::int32_t>(random, {16, 32, 64, 128});
   return setting;
@@ -93,6 +93,27 @@ TEST(PrefillBits, do_not_depend_on_batch_or_chunk) {
           together.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(77 + begin) * row_size);
       EXPECT_TRUE(std::equal(chunk.begin(), chunk.end(), from)) << "rows " << begin << " to " << end;
     }
+  }
+}
+
+TEST(PrefillNan, reaches_the_rows_that_see_it) {
+  Random random(10);
+  for (int round = 0; round < 4; ++round) {
+    Setting setting = prefill_setting(random);
+    setting.config.heads = 2 * setting.config.kv_heads;
+    setting.params = {.sigma = std::vector<float>(static_cast<std::size_t>(setting.config.heads), 0.4F)};
+    TestSequence s = sequence_of(random, setting, 400, 400);
+    const auto key = static_cast<std::size_t>(pick(random, 0, 399));
+    s.keys[key * static_cast<std::size_t>(setting.config.kv_heads * setting.config.head_dim)] = std::nanf("");
+    const std::vector<std::uint16_t> out = prefill(setting, {s});
+    const auto dims = static_cast<std::size_t>(setting.config.head_dim);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t row = i / dims / static_cast<std::size_t>(setting.config.heads);
+      const std::size_t head = i / dims % static_cast<std::size_t>(setting.config.heads);
+      wrong += std::isnan(value_of(out[i], setting.dtype)) != (head < 2 && row >= key) ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0u) << "key " << key;
   }
 }
 
