@@ -75,7 +75,8 @@ class Readme(unittest.TestCase):
     def test_make_targets_exist(self):
         text = (ROOT / "README.md").read_text()
         makefile = (ROOT / "Makefile").read_text()
-        for target in ("run", "test", "test-diff", "asan", "tsan", "fuzz-smoke", "format", "format-check", "tidy"):
+        for target in ("run", "test", "test-diff", "test-page", "test-gpu", "asan", "tsan", "fuzz-smoke", "fuzz-requests",
+                       "format", "format-check", "tidy"):
             self.assertIn(target, text)
             self.assertRegex(makefile, rf"(?m)^[a-z -]*\b{target}\b[a-z -]*:")
 
