@@ -1,11 +1,12 @@
 """The clients that README.md shows, as they stand there, on a running server."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 
-from serving import ROOT, serving
+from serving import ASYNCT, ROOT, serving
 
 LM_EVAL = "import local_datasets; local_datasets.install(); from lm_eval.__main__ import cli_evaluate; cli_evaluate()"
 
@@ -31,5 +32,9 @@ def test_the_clients_of_the_readme():
         evaluation = evaluation.replace("http://127.0.0.1:8000", server.url)
         table = run(evaluation.replace("lm_eval", f"{python} -c {shlex.quote(LM_EVAL)}", 1))
         assert table.returncode == 0, table.stderr[-2000:]
-        assert re.search(r"\|arc_easy\|.*\|acc_norm\|", table.stdout.replace(" ", "")), table.stdout
+        expected = run(f"{ASYNCT} eval models/asynct-tiny --tasks arc_easy --limit 100 --json")
+        scores = json.loads(expected.stdout)["results"]["arc_easy"]
+        for metric in ("acc", "acc_norm"):
+            shown_score = re.search(rf"\|{metric}\s*\|[^|]*\|\s*([0-9.]+)\|", table.stdout)
+            assert float(shown_score[1]) == round(scores[f"{metric},none"], 4), table.stdout
         assert "<title>" in server.get("/")
