@@ -232,6 +232,15 @@ COMPLETION_FIELDS = {
     "cache_salt": [5, [], {}, "a" * 257],
     "add_special_tokens": [0, "true", []],
     "suffix": ["a", 5],
+    "truncate_prompt_tokens": [2, -1],
+    "prompt_logprobs": [0, 1],
+    "prompt_embeds": ["a"],
+    "logits_processors": [["a"]],
+    "chat_template": ["{{ messages }}"],
+    "detokenize": [False, 1],
+    "return_tokens_as_token_ids": [True, 0],
+    "continue_final_message": [True, 0],
+    "tool_choice": ["required", {"type": "function"}, 5],
     "response_format": [{"type": 5}, {"type": None}, {"type": []}, {"a": 1}, {}, "json", 5, {"type": "json_schema"},
                         {"type": "json_schema", "json_schema": {"name": "a"}},
                         {"type": "json_schema", "json_schema": {"schema": 5}}],
@@ -255,6 +264,7 @@ CHAT_FIELDS = {
     "logprobs": [0, 1, "true", []],
     "top_logprobs": [-1, 21, 5, 1.5, "1", []],  # 5: without logprobs
     "add_generation_prompt": [0, "true", []],
+    "echo": [True, 0],
     "chat_template_kwargs": [5, "a", []],
     "temperature": [-1, "1"],
     "model": [5, []],
@@ -364,6 +374,15 @@ def test_invalid_utf8(client, path):
             assert_refused(client.post(path, content=where), 400)
     lone = client.post(path, content=b'{"%s": "\\ud800"}' % field.encode())  # half a surrogate pair, escaped
     assert lone.status_code in (200, 400)
+
+
+def test_stop_strings_count_after_min_tokens(client):
+    body = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 8, "stop": ["there", "a"]}
+    short = post(client, "/v1/completions", **body)
+    assert (short["choices"][0]["text"], short["usage"]["completion_tokens"]) == (" ", 1)
+    long = post(client, "/v1/completions", **body, min_tokens=2)
+    assert long["choices"][0]["text"].startswith(" there was")
+    assert long["usage"]["completion_tokens"] > 2
 
 
 def test_many_stop_strings(client):

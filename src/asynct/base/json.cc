@@ -1,6 +1,7 @@
 #include "asynct/base/json.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "asynct/base/error.h"
@@ -48,7 +49,9 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::detail::exception& error) override {
-    fail(what_, ": not valid JSON: ", error.what());
+    const std::string_view text = error.what();
+    const auto label = text.find("] ");  // the library's own name of the error
+    fail(what_, ": not valid JSON: ", label == std::string_view::npos ? text : text.substr(label + 2));
   }
 
  private:

@@ -52,7 +52,7 @@ void add_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
   serve::ApiOptions& api = arguments->api;
   CLI::App& command = *app.add_subcommand("serve", "answer requests over the OpenAI protocol");
-  command.add_option("model", api.model, "checkpoint directory")->required();
+  command.add_option("MODEL", api.model, "checkpoint directory")->required()->check(CLI::ExistingDirectory);
   command.add_option("--host", api.http.host, "address to listen on")->capture_default_str();
   command.add_option("--port", api.http.port, "port; 0 takes a free one")
       ->check(CLI::Range(0, 65535))

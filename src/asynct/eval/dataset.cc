@@ -154,7 +154,7 @@ std::string DataDirectory::find_default() {
     candidates.push_back(program / relative);
   for (const fs::path& candidate : candidates)
     if (fs::is_directory(candidate / "gsm8k")) return candidate.lexically_normal().string();
-  fail("no evaluation data: neither ./data nor data/ next to the program; name it with --data DIR");
+  fail("no evaluation data: neither ./data nor data/ beside or above the program; name it with --data DIR");
 }
 
 std::string DataDirectory::find(const Candidates& candidates, const TaskSpec& task,

@@ -183,6 +183,8 @@ void handle_chat(const Context& context, const http::HttpRequest& request,
   check_model(context, fields);
   Generation::Ask ask{.id = "chatcmpl-" + request.id,
                       .options = generation_options(fields, context.vocabulary, context.limits)};
+  if (fields.boolean("echo", false))
+    throw RequestError("echo: this server cannot do that in a chat", "echo", 400, "unsupported");
   if (fields.boolean("logprobs", false)) {
     ask.options.logprobs =
         static_cast<std::int32_t>(fields.integer("top_logprobs", 0, 0, context.limits.top_logprobs));

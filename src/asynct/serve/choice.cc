@@ -15,7 +15,9 @@ void Choice::list(Token token, std::span<const TokenLogprob> logprobs) {
 
 bool Choice::push(Token token, std::span<const TokenLogprob> logprobs) {
   list(token, logprobs);
-  delta_.text += matcher_.push(decoder_.push(token));
+  const std::string text = decoder_.push(token);
+  // As vLLM does: stop strings are looked for in what comes after the first min_tokens.
+  delta_.text += token_count_ <= options_.sampling.min_tokens ? text : matcher_.push(text);
   return !matcher_.stopped();
 }
 

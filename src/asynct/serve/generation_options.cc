@@ -7,12 +7,22 @@
 namespace asynct::serve {
 namespace {
 
+// What would change the answer and cannot be done; said, not passed over.
 void refuse_what_is_missing(const Fields& fields) {
-  for (const char* const name : {"suffix", "tools", "functions"}) {
-    const Json* const value = fields.find(name);
-    if (value == nullptr || value->empty()) continue;
+  const auto refuse = [](const char* name) {
     throw RequestError(cat(name, ": this server cannot do that"), name, 400, "unsupported");
+  };
+  for (const char* const name : {"suffix", "tools", "functions", "truncate_prompt_tokens", "prompt_logprobs",
+                                 "prompt_embeds", "logits_processors", "chat_template"}) {
+    const Json* const value = fields.find(name);
+    if (value != nullptr && !value->empty()) refuse(name);
   }
+  const std::pair<const char*, bool> usual[] = {
+      {"detokenize", true}, {"return_tokens_as_token_ids", false}, {"continue_final_message", false}};
+  for (const auto& [name, value] : usual)
+    if (fields.boolean(name, value) != value) refuse(name);
+  if (const Json* const choice = fields.find("tool_choice"))
+    if (*choice != "none" && *choice != "auto") refuse("tool_choice");
 }
 
 std::vector<LogitBias> logit_bias(const Fields& fields, std::int64_t vocabulary) {
