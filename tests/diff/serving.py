@@ -1,9 +1,9 @@
 """`asynct serve` on a free port, for tests by clients that others wrote.
 
-    @pytest.fixture(scope="module")
-    def server():
-        with serving() as server:
-            yield server
+    server = server_fixture("--max-sequences", "80")
+    client = client_fixture(timeout=60)
+
+or, for a part of a test, `with serving() as server`.
 
 The server must end as it should: idle, with an empty KV cache, and by SIGTERM with status 0.
 """
@@ -18,6 +18,10 @@ import tempfile
 import threading
 import time
 import urllib.request
+
+import openai
+import pytest
+from tokenizers import Tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ASYNCT = os.environ.get("ASYNCT", str(ROOT / "build/asynct"))
@@ -110,3 +114,35 @@ def serving(*options, model=MODEL, keyed=False, kv_memory="256M"):
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+def server_fixture(*options):
+    """A server of a module's tests, with a chat template."""
+
+    @pytest.fixture(scope="module")
+    def server():
+        with serving("--chat-template", str(CHATML), *options) as server:
+            yield server
+
+    return server
+
+
+def client_fixture(timeout):
+    """OpenAI's client of the module's `server`."""
+
+    @pytest.fixture(scope="module")
+    def client(server):
+        with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0, timeout=timeout) as client:
+            yield client
+
+    return client
+
+
+def tokenizer_fixture():
+    """Hugging Face's tokenizer of the checkpoint."""
+
+    @pytest.fixture(scope="module")
+    def tokenizer():
+        return Tokenizer.from_file(f"{MODEL}/tokenizer.json")
+
+    return tokenizer

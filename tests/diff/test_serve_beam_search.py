@@ -9,8 +9,7 @@ import openai
 import pytest
 import torch
 import transformers
-from serving import CHATML, MODEL, serving
-from tokenizers import Tokenizer
+from serving import MODEL, client_fixture, server_fixture, serving, tokenizer_fixture
 
 NAME = "asynct-tiny"
 EOS = 0
@@ -23,21 +22,9 @@ PENALTIES = [0, 0.6, 1, 2, -1, -0.4]
 CHAT = [{"role": "user", "content": "What is 2 + 3?"}]
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving("--chat-template", str(CHATML)) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0, timeout=120) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.from_file(f"{MODEL}/tokenizer.json")
+server = server_fixture()
+client = client_fixture(timeout=120)
+tokenizer = tokenizer_fixture()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import jsonschema_rs
 import openai
 import pydantic
 import pytest
-from serving import CHATML, MODEL, serving
+from serving import client_fixture, server_fixture, serving
 
 NAME = "asynct-tiny"
 SEEDS = range(6)
@@ -78,16 +78,8 @@ number ::= [1-9] [0-9]{0,2}
 """
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving("--chat-template", str(CHATML), "--max-sequences", "16") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0, timeout=120) as client:
-        yield client
+server = server_fixture("--max-sequences", "16")
+client = client_fixture(timeout=120)
 
 
 def complete(client, seed, constraint, **options):

@@ -11,8 +11,7 @@ import pytest
 import torch
 import transformers
 from model_comparison import reference_logits
-from serving import ASYNCT, CHATML, MODEL, serving
-from tokenizers import Tokenizer
+from serving import ASYNCT, MODEL, client_fixture, server_fixture, serving, tokenizer_fixture
 
 PROMPTS = [
     "Question: Which of these is a source of light?\nAnswer:",
@@ -24,21 +23,9 @@ NAME = "asynct-tiny"
 CHAT = [{"role": "user", "content": "What is 2 + 3?"}]
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving("--chat-template", str(CHATML), "--max-sequences", "80") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.from_file(f"{MODEL}/tokenizer.json")
+server = server_fixture("--max-sequences", "80")
+client = client_fixture(timeout=60)
+tokenizer = tokenizer_fixture()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ The document is narrowed to the served model (its names, its vocabulary); answer
 import json
 
 import jsonschema_rs
-import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
@@ -16,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import CHATML, MODEL, ROOT, serving
+from serving import MODEL, ROOT, server_fixture
 
 DOCUMENT = json.loads((ROOT / "src/asynct/serve/openapi.json").read_text(encoding="utf-8"))
 CHECKS = [
@@ -64,12 +63,7 @@ def check_events(path, text):
 
 
 schema = schemathesis.openapi.from_dict(narrowed(DOCUMENT))
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving("--chat-template", str(CHATML)) as server:
-        yield server
+server = server_fixture()
 
 
 def test_document_is_the_one_served(server):

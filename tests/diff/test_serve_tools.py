@@ -10,8 +10,7 @@ import subprocess
 import httpx
 import pytest
 import transformers
-from serving import ASYNCT, CHATML, MODEL, ROOT, serving
-from tokenizers import Tokenizer
+from serving import ASYNCT, CHATML, MODEL, ROOT, server_fixture, tokenizer_fixture
 
 TEXTS = [
     "Hello, world!",
@@ -24,21 +23,14 @@ TEXTS = [
 ENOUGH = {"max_tokens": 2}
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving("--chat-template", str(CHATML)) as server:
-        yield server
+server = server_fixture()
+tokenizer = tokenizer_fixture()
 
 
 @pytest.fixture(scope="module")
 def client(server):
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.from_file(f"{MODEL}/tokenizer.json")
 
 
 def post(client, path, **body):

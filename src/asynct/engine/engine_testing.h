@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <map>
 #include <random>
@@ -99,6 +100,7 @@ class FakeRunner : public ModelRunner {
 
   void logits(std::span<const std::int32_t> rows, std::span<float> logits) override {
     ASSERT_EQ(rows.size() * kVocabulary, logits.size());
+    if (on_logits) on_logits();
     logits_calls.push_back(rows.size());
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const std::uint32_t hash = hashes_.at(static_cast<std::size_t>(rows[i / kVocabulary]));
@@ -110,6 +112,7 @@ class FakeRunner : public ModelRunner {
   std::vector<std::size_t> greedy_calls;  // rows of each
   std::vector<std::size_t> logits_calls;
   std::atomic<bool> paused = false;  // forward() waits
+  std::function<void()> on_logits;
   bool fail_next = false;
   std::uint32_t nan_hash = 1;
   std::int64_t max_rows = 0;  // of a step

@@ -4,6 +4,7 @@
 #include <exception>
 #include <future>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -131,20 +132,29 @@ class EngineThread::Impl : EngineListener {
   void handle(Command& command) {
     if (command.reset != nullptr) return command.reset->set_value(engine_->reset_prefix_cache());
     if (command.listener == nullptr) return cancel_now(command.ticket);
+    const std::size_t count = command.tree.size();
     try {
-      const std::size_t count = command.tree.size();
       const RequestId first = engine_->submit(std::move(command.tree));
       for (std::size_t i = 0; i < count; ++i)
         tickets_.emplace(first + static_cast<RequestId>(i), command.ticket);
-      submissions_.emplace(command.ticket, Live{std::move(command.listener), first, count});
+      submissions_.emplace(command.ticket, Live{command.listener, first, count});
+    } catch (const std::bad_alloc& error) {  // the engine may have a part of it
+      for (std::size_t i = 0; i < count; ++i)
+        tell([&] { command.listener->on_finished(i, FinishReason::failed, error.what()); });
+      start_again(error.what());
     } catch (const std::exception& error) {
-      command.listener->on_rejected(error.what());
+      tell([&] { command.listener->on_rejected(error.what()); });
     }
   }
 
   void cancel_now(Ticket ticket) {
     const auto found = submissions_.find(ticket);
-    if (found != submissions_.end()) engine_->cancel(found->second.first, *this);
+    if (found == submissions_.end()) return;
+    try {
+      engine_->cancel(found->second.first, *this);
+    } catch (const std::exception& error) {
+      start_again(error.what());
+    }
   }
 
   bool step() {
@@ -159,8 +169,8 @@ class EngineThread::Impl : EngineListener {
     return more;
   }
 
-  // Not the model failed (the engine deals with that) but the engine, out of memory perhaps: all requests
-  // fail, and it begins afresh.
+  // Not the model failed (the engine deals with that) but the engine or a listener, out of memory perhaps:
+  // all requests fail, and it begins afresh.
   void start_again(std::string_view error) {
     log(LogLevel::error, cat("engine: ", error, "; all requests fail"));
     while (!tickets_.empty()) on_finished(tickets_.begin()->first, FinishReason::failed, error);
@@ -201,11 +211,24 @@ class EngineThread::Impl : EngineListener {
   }
   void on_finished(RequestId id, FinishReason reason, std::string_view error) override {
     const auto ticket = tickets_.find(id);
+    if (ticket == tickets_.end()) return;  // memory ran out while it was being started: it is told
     const auto submission = submissions_.find(ticket->second);
-    submission->second.listener->on_finished(static_cast<std::size_t>(id - submission->second.first), reason,
-                                             error);
     tickets_.erase(ticket);
+    if (submission == submissions_.end()) return;
+    const std::shared_ptr<SubmissionListener> listener = submission->second.listener;
+    const auto request = static_cast<std::size_t>(id - submission->second.first);
     if (--submission->second.live == 0) submissions_.erase(submission);
+    tell([&] { listener->on_finished(request, reason, error); });
+  }
+
+  // The last that a listener hears. When it throws all the same, that is not the others' failure.
+  template <class Call>
+  static void tell(const Call& call) {
+    try {
+      call();
+    } catch (const std::exception& error) {
+      log(LogLevel::error, cat("engine: the listener of a request that has ended: ", error.what()));
+    }
   }
 
   ModelRunner& model_;

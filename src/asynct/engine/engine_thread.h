@@ -13,8 +13,9 @@
 
 namespace asynct {
 
-/// Hears about one submission, on the engine's thread: must be quick, must not throw, must not call the
-/// EngineThread but for submit_more(). `request` is an index into the submitted tree.
+/// Hears about one submission, on the engine's thread: must be quick, must not call the EngineThread but for
+/// submit_more(), and should not throw: that fails all requests, or, when it is the end of one that it hears
+/// of, is logged. `request` is an index into the submitted tree.
 class SubmissionListener {
  public:
   virtual ~SubmissionListener() = default;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "asynct/engine/engine_testing.h"
@@ -121,11 +122,10 @@ TEST(EngineThread, TakesAllOrNone) {
   for (const auto& waiter : first) waiter->wait_for_tokens(1);  // they wait no longer
   auto four = submissions(waiters());
   four.push_back({{{.tokens = {7}}}, std::make_shared<Waiter>()});
-  const std::int64_t before = engine.status().counters.prompt_tokens;
   EXPECT_FALSE(engine.submit(std::move(four)).has_value());
   for (const auto& waiter : first) EXPECT_EQ(waiter->wait().tokens.size(), 150U);
   engine.shut_down(std::chrono::seconds(10));
-  EXPECT_EQ(engine.status().counters.prompt_tokens, before) << "nothing of the four has run";
+  EXPECT_EQ(engine.status().counters.prompt_tokens, 6) << "nothing of the four has run";
 }
 
 // Submits the next request of a chain when one has ended, as long as it is let.
@@ -198,6 +198,70 @@ TEST(EngineThread, DestructionEndsEveryRequest) {
     engine.submit({{.tokens = {1}, .max_new_tokens = 190}}, waiter);
   }
   EXPECT_EQ(waiter->wait().finished, 1);
+}
+
+// Throws where it is told to, but counts all it hears.
+class Thrower : public Waiter {
+ public:
+  enum class At { token, end, token_and_end };
+  Thrower(At at, int times) : at_(at), left_(times) {}
+  bool on_token(std::size_t request, Token token, std::span<const TokenLogprob> logprobs) override {
+    Waiter::on_token(request, token, logprobs);
+    if (at_ != At::end) fall();
+    return true;
+  }
+  void on_rejected(std::string_view error) override {
+    Waiter::on_rejected(error);
+    fall();
+  }
+  void on_finished(std::size_t request, FinishReason reason, std::string_view error) override {
+    Waiter::on_finished(request, reason, error);
+    if (at_ != At::token) fall();
+  }
+
+ private:
+  void fall() {
+    if (left_-- > 0) throw std::runtime_error("the listener fell");
+  }
+  const At at_;
+  int left_;
+};
+
+TEST(EngineThread, AListenerThatThrowsEndsNeitherTheEngineNorTwice) {
+  for (const Thrower::At at : {Thrower::At::token, Thrower::At::end, Thrower::At::token_and_end})
+    for (const int times : {1, 1000}) {
+      FakeRunner model(60);
+      EngineThread engine(model, options());
+      model.paused = true;  // until all are there
+      const auto other = std::make_shared<Waiter>();
+      engine.submit({{.tokens = {7, 8}, .max_new_tokens = 4}}, other);
+      std::vector<std::shared_ptr<Thrower>> throwers;
+      for (int i = 0; i < 3; ++i) {
+        throwers.push_back(std::make_shared<Thrower>(at, times));
+        engine.submit({{.tokens = {i, 1}, .max_new_tokens = 4}}, throwers.back());
+      }
+      const auto refused = std::make_shared<Thrower>(at, times);
+      engine.submit({{.tokens = {kVocabulary}}}, refused);
+      const auto cancelled = std::make_shared<Thrower>(at, times);
+      engine.cancel(engine.submit({{.tokens = {1}, .max_new_tokens = 9}}, cancelled).value());
+      model.paused = false;
+      const bool whole = at == Thrower::At::end;  // what has ended harms nobody
+      for (const auto& thrower : throwers) {
+        const Outcome outcome = thrower->wait();
+        EXPECT_EQ(outcome.reason, whole ? FinishReason::length : FinishReason::failed);
+        EXPECT_EQ(outcome.error, whole ? "" : "the listener fell");
+      }
+      EXPECT_EQ(other->wait().reason == FinishReason::length, whole);
+      refused->wait();
+      cancelled->wait();
+      const auto later = std::make_shared<Waiter>();
+      engine.submit({{.tokens = {3, 4}, .max_new_tokens = 5}}, later);
+      EXPECT_EQ(later->wait().tokens, expected_text({3, 4}, 5, {}));
+      engine.shut_down(std::chrono::seconds(10));
+      for (const auto& thrower : throwers) EXPECT_EQ(thrower->wait().finished, 1);
+      for (const auto& thrower : {refused, cancelled}) EXPECT_EQ(thrower->wait().finished, 1);
+      EXPECT_EQ(engine.status().free_blocks, 60);
+    }
 }
 
 TEST(EngineThread, TheCacheIsResetOnlyWhileNobodyRuns) {

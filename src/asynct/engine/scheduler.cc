@@ -164,7 +164,7 @@ bool Scheduler::admit_next() {
   while (candidate_ != waiting_.end() && running_ + deferred_ < options_.max_sequences) {
     Node& node = *candidate_->second;
     Plan planned;
-    if (!still_waits(node)) {
+    if (end_wait_if_over(node)) {
       planned = plan(node);
       if (!must_wait(node, planned)) return admit(node, planned);
     }
@@ -224,15 +224,16 @@ Scheduler::Plan Scheduler::plan(const Node& node) {
 // starts meanwhile takes rows or blocks from it, so it goes on as if it were alone with those before it. When
 // it gets there, leaves or gives way, the wait is over.
 
-bool Scheduler::still_waits(Node& node) const {
-  if (!node.awaited) return false;
+// Whether it waits for nobody, from now on or before.
+bool Scheduler::end_wait_if_over(Node& node) {
+  if (!node.awaited) return true;
   const auto source = std::lower_bound(started_.begin(), started_.end(), node.awaited->source,
                                        [](const Node* a, const OrderKey& key) { return a->key() < key; });
   if (source != started_.end() && (*source)->key() == node.awaited->source &&
       (*source)->state == Node::State::running && (*source)->begin + (*source)->computed < node.awaited->end)
-    return true;
+    return false;
   node.awaited.reset();
-  return false;
+  return true;
 }
 
 // Whether the cache will soon hold more of the node's tokens than `plan` found. After plan(): path_ has them.

@@ -29,7 +29,9 @@ struct EngineSnapshot;
 /// its place and blocks are kept. What a request generates is not reserved. When a block is missing, the last
 /// in order among those that started gives up all of its blocks, waits again in its place and is computed
 /// again later (its tokens stay, and its blocks stay findable in the prefix cache until they are reused). So
-/// the first in order always goes on: no deadlock, and who waits is passed by nobody of equal priority.
+/// the first in order always goes on: no deadlock, and who waits is passed by nobody of equal priority. (The
+/// later steps of a beam search come with a priority of their own, just before that of the search:
+/// docs/engine.md, step 3.)
 class Scheduler {
  public:
   explicit Scheduler(const EngineOptions& options);
@@ -89,7 +91,7 @@ class Scheduler {
   void preempt_holder_for(const Node& node);
   Plan plan(const Node& node);
   bool must_wait(Node& node, const Plan& plan);
-  bool still_waits(Node& node) const;
+  bool end_wait_if_over(Node& node);
   std::int64_t awaited_end(const Node& source, const Node& node, const Plan& plan) const;
   void start(Node& node, const Plan& plan);
   void recall(Node& node, std::int64_t present);

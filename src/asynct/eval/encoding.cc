@@ -38,17 +38,23 @@ std::vector<TokenPair> PromptEncoder::encode_pairs(std::string_view context,
   const std::string_view space = context.substr(trimmed.size());
   std::vector<TokenPair> pairs;
   const auto context_tokens = trimmed.empty() ? std::vector<Token>{} : encode(trimmed);
-  for (const std::string& continuation : continuations) {
+  const auto pair_with = [&](const std::string& continuation) -> TokenPair {
     if (context_tokens.empty()) {
       auto tokens = tokenizer_.encode(cat(context, continuation), {.most_tokens = most_tokens_});
       const Token prefix = prefix_token();
       if (!tokens.empty() && tokens.front() == prefix) tokens.erase(tokens.begin());
-      pairs.push_back({{prefix}, std::move(tokens)});
-      continue;
+      return {{prefix}, std::move(tokens)};
     }
     const auto whole = encode(cat(trimmed, space, continuation));
     const std::size_t border = std::min(context_tokens.size(), whole.size());
-    pairs.push_back({context_tokens, {whole.begin() + static_cast<std::ptrdiff_t>(border), whole.end()}});
+    return {context_tokens, {whole.begin() + static_cast<std::ptrdiff_t>(border), whole.end()}};
+  };
+  for (std::size_t i = 0; i < continuations.size(); ++i) {
+    try {
+      pairs.push_back(pair_with(continuations[i]));
+    } catch (const TooManyTokens&) {
+      throw ContinuationTooLong(most_tokens_, i);
+    }
   }
   return pairs;
 }

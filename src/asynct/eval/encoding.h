@@ -29,6 +29,13 @@ struct TokenWindow {
   std::int64_t scored = 0;
 };
 
+/// Of `continuations`[index] with its context there are too many, of the context alone there are not.
+class ContinuationTooLong : public TooManyTokens {
+ public:
+  ContinuationTooLong(std::size_t most, std::size_t which) : TooManyTokens(most), index(which) {}
+  const std::size_t index;
+};
+
 /// Turns prompts into tokens as lm-eval's hf backend does. Stateless after construction; any thread may call.
 class PromptEncoder {
  public:
@@ -42,6 +49,7 @@ class PromptEncoder {
 
   /// The context's tokens and, for each continuation, the tokens that follow it. White space at the end of
   /// the context counts as the beginning of the continuations; an empty context becomes the prefix token.
+  /// TooManyTokens of the context, ContinuationTooLong of a continuation with it.
   std::vector<TokenPair> encode_pairs(std::string_view context,
                                       const std::vector<std::string>& continuations) const;
 

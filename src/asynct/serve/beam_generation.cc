@@ -1,5 +1,6 @@
 // Beam search: what Generation does instead of drawing each choice on its own.
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "asynct/engine/beam_search.h"
@@ -52,6 +53,7 @@ class Generation::Search : public std::enable_shared_from_this<Search> {
   void end_beam(FinishReason reason, std::string_view error);
   void list_logprobs();
   void step();
+  bool go_on();
   void answer();
   void fail();
 
@@ -62,6 +64,7 @@ class Generation::Search : public std::enable_shared_from_this<Search> {
   std::vector<std::vector<TokenLogprob>> logprobs_;  // beside the token of each place, when they are wanted
   std::vector<EngineThread::Ticket> tickets_;        // of the step
   std::size_t missing_ = 0;                          // beams of the step that have not ended
+  std::size_t answered_ = 0;                         // choices that have ended
   FinishReason reason_ = FinishReason::length;       // cancelled or failed: there will be no answers
   std::string error_;
 };
@@ -88,6 +91,7 @@ Submission Generation::Search::start() {
 }
 
 void Generation::Search::end_beam(FinishReason reason, std::string_view error) {
+  if (missing_ == 0) return;  // the search has failed since the step was submitted
   if (reason == FinishReason::failed && reason_ != FinishReason::failed) {
     reason_ = reason;
     error_ = error;
@@ -101,18 +105,32 @@ void Generation::Search::end_beam(FinishReason reason, std::string_view error) {
 void Generation::Search::step() {
   if (reason_ == FinishReason::length && generation_->submissions_.cancelled())
     reason_ = FinishReason::cancelled;
-  if (reason_ != FinishReason::length) return fail();
+  try {
+    if (reason_ == FinishReason::length && go_on()) return;
+  } catch (const std::exception& error) {  // out of memory
+    reason_ = FinishReason::failed;
+    error_ = error.what();
+  }
+  missing_ = 0;
+  fail();
+}
+
+// False: there is nobody left who wants the answers.
+bool Generation::Search::go_on() {
   search_.advance(next_);
   list_logprobs();
-  if (search_.done()) return answer();
+  if (search_.done()) {
+    answer();
+    return true;
+  }
   next_.assign(search_.beams().size(), {});
   std::vector<Submission> submissions;
   for (std::size_t i = 0; i < next_.size(); ++i)
     submissions.push_back({{request(i)}, std::make_shared<Sink>(shared_from_this(), i)});
   missing_ = next_.size();
-  if (generation_->submissions_.submit_more(std::move(submissions), tickets_)) return;
+  if (generation_->submissions_.submit_more(std::move(submissions), tickets_)) return true;
   reason_ = FinishReason::cancelled;
-  fail();
+  return false;
 }
 
 // As the engine lists them for a token that it chose.
@@ -128,7 +146,7 @@ void Generation::Search::list_logprobs() {
 }
 
 void Generation::Search::answer() {
-  std::size_t index = prompt_ * static_cast<std::size_t>(generation_->ask_.options.n);
+  const std::size_t first = prompt_ * static_cast<std::size_t>(generation_->ask_.options.n);
   for (const BeamSearch::Answer& answer : search_.answers()) {
     std::vector<BeamSearch::Place> places;
     for (auto place = answer.last; place != BeamSearch::kPrompt; place = search_.before(place))
@@ -136,7 +154,7 @@ void Generation::Search::answer() {
     std::reverse(places.begin(), places.end());
     {
       const std::lock_guard lock(generation_->mutex_);
-      Choice& choice = generation_->choices_[index];
+      Choice& choice = generation_->choices_[first + answered_];
       for (const BeamSearch::Place place : places) {
         const auto logprobs = logprobs_.empty() ? std::span<const TokenLogprob>()
                                                 : std::span(logprobs_[static_cast<std::size_t>(place)]);
@@ -147,13 +165,14 @@ void Generation::Search::answer() {
         }
       }
     }
-    generation_->end_choice(index++, answer.ended ? FinishReason::end_token : FinishReason::length, {});
+    generation_->end_choice(first + answered_++,
+                            answer.ended ? FinishReason::end_token : FinishReason::length, {});
   }
 }
 
 void Generation::Search::fail() {
   const auto n = static_cast<std::size_t>(generation_->ask_.options.n);
-  for (std::size_t i = 0; i < n; ++i) generation_->end_choice(prompt_ * n + i, reason_, error_);
+  while (answered_ < n) generation_->end_choice(prompt_ * n + answered_++, reason_, error_);
 }
 
 void Generation::add_search(std::size_t prompt, std::vector<Submission>& submissions) {

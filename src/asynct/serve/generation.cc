@@ -1,6 +1,7 @@
 #include "asynct/serve/generation.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "asynct/serve/http/error_json.h"
@@ -157,8 +158,8 @@ void Generation::start() {
 // With the mutex held.
 void Generation::note_news(bool always) {
   if (noted_ || (!always && !ask_.options.stream)) return;
-  noted_ = true;
   context_.publisher.add(shared_from_this());
+  noted_ = true;
 }
 
 void Generation::note_scores(std::size_t prompt, std::size_t first, std::span<const TokenScore> scores) {
@@ -194,9 +195,13 @@ void Generation::end_choice(std::size_t index, FinishReason reason, std::string_
   const std::lock_guard lock(mutex_);
   // What a client that has left is spared is no answer that ended.
   if (submissions_.cancelled() && reason == FinishReason::stopped) reason = FinishReason::cancelled;
-  context_.metrics.count_ending(choices_[index].finish(reason, error));
-  if (reason == FinishReason::stuck) rejected_ = true;
-  if ((reason == FinishReason::failed || reason == FinishReason::stuck) && error_.empty()) error_ = error;
+  try {
+    context_.metrics.count_ending(choices_[index].finish(reason, error));
+    if (reason == FinishReason::stuck) rejected_ = true;
+    if ((reason == FinishReason::failed || reason == FinishReason::stuck) && error_.empty()) error_ = error;
+  } catch (const std::exception& thrown) {  // out of memory: it has ended all the same
+    if (error_.empty()) error_ = thrown.what();
+  }
   if (--missing_ == 0)
     context_.metrics.request_latency.add(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - arrived_).count());

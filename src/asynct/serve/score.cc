@@ -144,6 +144,12 @@ void Scoring::publish() {
   responder_->send(200, "application/json", out);
 }
 
+RequestError too_long(std::size_t continuation, std::size_t most) {
+  const std::string name = cat("continuations[", continuation, "]");
+  return RequestError(cat(name, ": more than ", most, " tokens with the context"), name, 400,
+                      "context_length_exceeded");
+}
+
 std::vector<ScoreRequest> score_requests(const Context& context, const Fields& fields) {
   const Json* const before = fields.find("context");
   const Json* const after = fields.find("continuations");
@@ -155,36 +161,35 @@ std::vector<ScoreRequest> score_requests(const Context& context, const Fields& f
         cat("continuations: ", after->size(), " of them, expected at most ", context.limits.continuations),
         "continuations");
   std::vector<ScoreRequest> requests;
+  const auto most = static_cast<std::size_t>(context.max_length) + 1;
   const auto add = [&](std::vector<Token> head, const std::vector<Token>& tail) {
     if (head.empty()) throw RequestError("context: no tokens; scoring needs at least one", "context");
     if (tail.empty()) throw RequestError("continuations: one has no tokens", "continuations");
     const auto begin = static_cast<std::int64_t>(head.size());
     head.insert(head.end(), tail.begin(), tail.end());
-    if (std::ssize(head) > context.max_length + 1)
-      throw RequestError(cat("context: ", head.size(), " tokens with a continuation, the model takes ",
-                             context.max_length, " and one more"),
-                         "context", 400, "context_length_exceeded");
+    if (head.size() > most) throw too_long(requests.size(), most);
     requests.push_back({std::move(head), begin});
   };
   if (before->is_string()) {
     const auto texts =
         fields.texts("continuations", context.limits.continuations, context.limits.prompt_bytes);
     const std::string text = fields.text("context", {}, context.limits.prompt_bytes);
-    const auto most = static_cast<std::size_t>(context.max_length) + 1;
     try {
       const PromptEncoder encoder(context.tokenizer, BosMode::tokenizer, most);
       for (TokenPair& pair : encoder.encode_pairs(text, texts))
         add(std::move(pair.context), pair.continuation);
+    } catch (const ContinuationTooLong& error) {
+      throw too_long(error.index, most);
     } catch (const TooManyTokens&) {
-      throw RequestError(cat("context: more than ", most, " tokens, alone or with a continuation"), "context",
-                         400, "context_length_exceeded");
+      throw RequestError(cat("context: more than ", most, " tokens"), "context", 400,
+                         "context_length_exceeded");
     }
   } else if (before->is_array()) {
-    const auto most = static_cast<std::size_t>(context.max_length) + 1;
     const auto head = token_ids(*before, "context", most, context.vocabulary);
     for (const Json& ids : *after) {
       if (!ids.is_array())
         throw RequestError("continuations: expected lists of token ids, as context is", "continuations");
+      if (ids.size() > most) throw too_long(requests.size(), most);
       add(head, token_ids(ids, "continuations", most, context.vocabulary));
     }
   } else {

@@ -34,6 +34,7 @@ bool Submissions::submit_more(std::vector<Submission> submissions,
     std::int64_t& priority = submission.tree.front().priority;
     priority = 2 * priority - 1;
   }
+  tickets_.reserve(tickets_.size() + submissions.size());  // nothing fails once they are taken
   auto taken = engine_.submit_more(std::move(submissions));
   if (!taken) return false;
   tickets_.insert(tickets_.end(), taken->begin(), taken->end());

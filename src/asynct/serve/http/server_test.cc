@@ -442,21 +442,28 @@ TEST(HttpServer, ManyConnectionsLeaveNothingBehind) {
   EXPECT_TRUE(eventually([&] { return server.live_connections() == 0; }));
 }
 
+// Two clients that a server answers, while a third is told that there is no room.
+struct TwoOfThree {
+  explicit TwoOfThree(const Server& server) : one(server.port()), two(server.port()) {
+    EXPECT_EQ(one.get("/hello").status, 200);
+    EXPECT_EQ(two.get("/hello").status, 200);
+    TestClient three(server.port());
+    const TestResponse refused = three.response();
+    EXPECT_EQ(refused.status, 503);
+    message = error_of(refused)["message"].get<std::string>();
+    EXPECT_TRUE(three.closed_by_server());
+  }
+  TestClient one;
+  TestClient two;
+  std::string message;
+};
+
 TEST(HttpServer, ConnectionsOverTheLimitAreAnswered503) {
   ServerOptions options = test_options();
   options.max_connections = 2;
   Server server(options, small_router());
-  TestClient one(server.port());
-  TestClient two(server.port());
-  EXPECT_EQ(one.get("/hello").status, 200);
-  EXPECT_EQ(two.get("/hello").status, 200);
-  TestClient three(server.port());
-  const TestResponse refused = three.response();
-  EXPECT_EQ(refused.status, 503);
-  error_of(refused);
-  EXPECT_TRUE(three.closed_by_server());
-  three.close();
-  one.close();
+  TwoOfThree clients(server);
+  clients.one.close();
   EXPECT_TRUE(eventually([&] { return server.live_connections() == 1; }));
   TestClient four(server.port());
   EXPECT_EQ(four.get("/hello").status, 200);
@@ -467,19 +474,12 @@ TEST(HttpServer, ConnectionsOfOneAddressHaveALimitOfTheirOwn) {
   options.host = "0.0.0.0";
   options.max_connections_per_address = 2;
   Server server(options, small_router());
-  TestClient one(server.port());
-  TestClient two(server.port());
-  EXPECT_EQ(one.get("/hello").status, 200);
-  EXPECT_EQ(two.get("/hello").status, 200);
-  TestClient three(server.port());
-  const TestResponse refused = three.response();
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_NE(error_of(refused)["message"].get<std::string>().find("from this address"), std::string::npos);
+  TwoOfThree clients(server);
+  EXPECT_NE(clients.message.find("from this address"), std::string::npos);
   TestClient other(0);
   other.connect(server.port(), "127.0.0.2");
   EXPECT_EQ(other.get("/hello").status, 200);
-  three.close();
-  one.close();
+  clients.one.close();
   EXPECT_TRUE(eventually([&] { return server.live_connections() == 2; }));
   TestClient four(server.port());
   EXPECT_EQ(four.get("/hello").status, 200);
