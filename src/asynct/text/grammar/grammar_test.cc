@@ -227,6 +227,7 @@ TEST_F(GrammarTest, RefusesObjectsThatItCannotHoldTo) {
   expect(a + R"("required": ["a", "b"], "additionalProperties": {"type": "null"})", "\"b\" is not");
   expect(R"("properties": {}, "required": "a")", "`required`: expected a list");
   expect(patterns + R"(, "required": ["x"])", "\"x\" is not");
+  expect(R"("properties": ["a"], "required": ["a"])", "`properties`");
   expect(a + names, "`propertyNames` beside `properties`");
   expect(a + patterns, "`patternProperties` beside `properties`");
   expect(names + ", " + patterns, "`propertyNames` beside `patternProperties`");

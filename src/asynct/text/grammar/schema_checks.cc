@@ -102,7 +102,7 @@ void check_required(const Json& schema, const std::string& where) {
   if (!schema.contains("required")) return;
   if (!schema["required"].is_array()) refuse(where, "`required`: expected a list");
   std::unordered_set<std::string_view> declared;
-  if (schema.contains("properties"))
+  if (schema.contains("properties") && schema["properties"].is_object())
     for (const auto& [name, child] : schema["properties"].items()) declared.insert(name);
   for (const Json& name : schema["required"])
     if (!name.is_string() || !declared.contains(name.get_ref<const std::string&>()))
