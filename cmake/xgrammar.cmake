@@ -9,6 +9,9 @@ set(XGRAMMAR_SHA256 87b466bca2475e29bb0323abc62c6c33cbcbcff47e5fb800a3e2099ac962
 
 set(XGRAMMAR_ROOT ${CMAKE_BINARY_DIR}/xgrammar)
 set(XGRAMMAR_DIR ${XGRAMMAR_ROOT}/${XGRAMMAR_NAME})
+# There when the sources are, as this file makes them: another version of it unpacks them again.
+file(SHA256 ${CMAKE_CURRENT_LIST_FILE} XGRAMMAR_RECIPE)
+set(XGRAMMAR_READY ${XGRAMMAR_ROOT}/${XGRAMMAR_NAME}-${XGRAMMAR_RECIPE}.ready)
 
 # Sets `problem` in the caller when there is no archive at `path` with the right sum afterwards.
 function(xgrammar_download path)
@@ -78,18 +81,30 @@ function(xgrammar_count_work)
                   "    for (const auto& interval : intervals) {\n      asynct::spend_work(closures.size() + 4 * closures[now_process].size());\n      std::unordered_set<int> next_closure;\n")
 endfunction()
 
+# What lets texts through that are no JSON, or not of their schema.
+function(xgrammar_correct)
+  # Strings with lengths held control characters.
+  set(characters "{'\"', '\"'}, {'\\\\', '\\\\'}, {'\\r', '\\r'}, {'\\n', '\\n'}}, true);\n      int32_t body")
+  xgrammar_change(json_schema_converter.cc "AddCharacterClass({${characters}" "AddCharacterClass({{0, 0x1f}, ${characters}")
+  # Names beside those of `properties` could be those, written with escapes.
+  xgrammar_change(json_schema_converter.cc
+    "  choices.push_back(Sequence({ByteString(\"\\\\\"), RuleRef(kBasicEscape), RuleRef(kBasicStringSub)}));\n" "")
+endfunction()
+
 function(xgrammar_fetch)
   set(problem "")
-  if(NOT EXISTS ${XGRAMMAR_ROOT}/ready)
+  if(NOT EXISTS ${XGRAMMAR_READY})
     file(MAKE_DIRECTORY ${XGRAMMAR_ROOT})
     xgrammar_download(${XGRAMMAR_ROOT}/${XGRAMMAR_NAME}.tar.gz)
     if(NOT problem)
-      file(REMOVE_RECURSE ${XGRAMMAR_DIR})
+      file(GLOB stamps ${XGRAMMAR_ROOT}/*ready)
+      file(REMOVE_RECURSE ${XGRAMMAR_DIR} ${stamps})
       file(ARCHIVE_EXTRACT INPUT ${XGRAMMAR_ROOT}/${XGRAMMAR_NAME}.tar.gz DESTINATION ${XGRAMMAR_ROOT}
            PATTERNS ${XGRAMMAR_NAME}/cpp ${XGRAMMAR_NAME}/include ${XGRAMMAR_NAME}/LICENSE ${XGRAMMAR_NAME}/NOTICE
                     ${XGRAMMAR_NAME}/3rdparty/dlpack ${XGRAMMAR_NAME}/3rdparty/picojson)
       xgrammar_count_work()
-      file(WRITE ${XGRAMMAR_ROOT}/ready "")
+      xgrammar_correct()
+      file(WRITE ${XGRAMMAR_READY} "")
     endif()
   endif()
   if(NOT problem)
@@ -107,7 +122,7 @@ endfunction()
 if(ASYNCT_GRAMMAR)  # AUTO is true
   xgrammar_fetch()
 endif()
-if(ASYNCT_GRAMMAR AND EXISTS ${XGRAMMAR_ROOT}/ready)
+if(ASYNCT_GRAMMAR AND EXISTS ${XGRAMMAR_READY})
   file(GLOB XGRAMMAR_SOURCES ${XGRAMMAR_DIR}/cpp/*.cc ${XGRAMMAR_DIR}/cpp/support/*.cc ${XGRAMMAR_DIR}/cpp/converter_ext/*.cc)
   add_library(xgrammar STATIC ${XGRAMMAR_SOURCES})
   set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)  # its own; clang 14 refuses some of it as C++20

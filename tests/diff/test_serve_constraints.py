@@ -6,13 +6,15 @@ The validator (jsonschema-rs), the regular expressions (Python's) and the client
 import concurrent.futures
 import enum
 import json
+import random
 import re
 
 import jsonschema_rs
 import openai
 import pydantic
 import pytest
-from serving import client_fixture, server_fixture, serving
+import tokenizers
+from serving import MODEL, client_fixture, server_fixture, serving
 
 NAME = "asynct-tiny"
 SEEDS = range(6)
@@ -263,6 +265,103 @@ def test_preemption_keeps_the_place_in_the_grammar():
                 assert reason == "stop"
                 assert re.fullmatch(regex, text)
             assert server.metrics()["vllm:num_preemptions_total"] > 0
+
+
+def keywords(draw, probability, **values):
+    """Some of them, each with one of its values."""
+    return {name: draw.choice(choices)() for name, choices in values.items() if draw.random() < probability}
+
+
+def value_of(*values):
+    return [lambda value=value: value for value in values]
+
+
+def random_schema(draw, depth=0):
+    """Small, of all keywords that one may try, together or not; what is refused need not make sense."""
+
+    def below():
+        return random_schema(draw, depth + 1)
+
+    def named(*among):
+        return lambda: {name: below() for name in draw.sample(among, draw.randint(1, 3))}
+
+    def string():
+        return {"type": "string"} | keywords(
+            draw, 0.25, minLength=value_of(0, 1, 2), maxLength=value_of(1, 3), pattern=value_of("^a+$", "[^a]{1,3}", "a|b.?"),
+            format=value_of("date", "ipv4", "uuid"),
+        )  # fmt: skip
+
+    def number():
+        return {"type": draw.choice(["integer", "number"])} | keywords(
+            draw, 0.3, minimum=value_of(-7, 0, 3), maximum=value_of(0, 8, 120), exclusiveMinimum=value_of(-1, 2),
+            exclusiveMaximum=value_of(5, 100), **({"multipleOf": value_of(3)} if draw.random() < 0.1 else {}),
+        )  # fmt: skip
+
+    def array():
+        return {"type": "array"} | keywords(
+            draw, 0.5, items=[below, lambda: False], prefixItems=[lambda: [below()], lambda: [below(), below()]],
+            minItems=value_of(0, 1, 2), maxItems=value_of(1, 2, 3), unevaluatedItems=[below, lambda: False],
+        )  # fmt: skip
+
+    def objects():
+        extra = keywords(
+            draw, 0.15, additionalProperties=[below, lambda: True, lambda: False],
+            minProperties=value_of(1, 2), maxProperties=value_of(1, 2),
+            patternProperties=[named("^a", "b$", "[xy]")], unevaluatedProperties=[below, lambda: False],
+            propertyNames=value_of({"type": "string", "maxLength": 2}, {"enum": ["a", "x"]}, {"type": "string", "pattern": "a|b"}, {}),
+        )  # fmt: skip
+        usual = keywords(draw, 0.7, properties=[named("a", "b", "ab", "x/", "\u00e9")])
+        declared = list(usual.get("properties", {}))
+        if draw.random() < 0.5:
+            usual["required"] = draw.sample(declared, draw.randint(0, len(declared))) + ["y"] * (draw.random() < 0.1)
+        return {"type": "object"} | usual | extra
+
+    def other():
+        return draw.choice(
+            [
+                lambda: {"enum": draw.sample(["a", 1, None, 2.5, True, "x\n", [1]], 2)},
+                lambda: {"const": draw.choice(["a", 0, {"a": [None]}])},
+                lambda: {"type": draw.choice(["boolean", "null"])},
+                lambda: {"anyOf": [below() for _ in range(draw.randint(1, 2))]},
+                lambda: {"oneOf": [below(), below()]},
+                lambda: {"allOf": [below()]},
+                lambda: {"$ref": "#/$defs/d"},
+                lambda: {"type": draw.sample(["string", "integer", "null", "object"], draw.randint(0, 2)), "maxLength": 3, "minimum": 4},
+            ]
+        )()
+
+    kinds = [string, number, other] if depth > 1 else [array, objects, objects, objects, string, number, other]
+    return draw.choice(kinds)()
+
+
+# Names, escapes and ends of what has begun, so that texts try what they may and come to an end.
+LIKELY = '"}],:\\u0061abxy/123- \u00e9'
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_texts_of_random_schemas_validate(client, part):
+    """Refused, or held to: texts drawn nearly evenly among what is allowed, by others' validator."""
+    tokenizer = tokenizers.Tokenizer.from_file(f"{MODEL}/tokenizer.json")
+    bias = {token: 40 for character in LIKELY for token in tokenizer.encode(character, add_special_tokens=False).ids}
+    draw = random.Random(part)
+    schemas = [random_schema(draw) | {"$defs": {"d": random_schema(draw, 2)}} for _ in range(80)]
+
+    def texts(schema):
+        try:
+            return complete(client, part, {"guided_json": schema}, n=8, max_tokens=120, temperature=5, logit_bias=bias)
+        except openai.BadRequestError as error:
+            assert "guided_json: " in error.body["message"]
+            return []
+
+    ended = 0
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for schema, drawn in zip(schemas, pool.map(texts, schemas)):
+            for text, reason in drawn:
+                if reason == "stop":
+                    value = json.loads(text)
+                    assert jsonschema_rs.Draft202012Validator(schema).is_valid(value), (schema, text)
+                    ended += 1
+    assert ended > 80
 
 
 HOSTILE = {

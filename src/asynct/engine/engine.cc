@@ -258,15 +258,24 @@ void Engine::choose(Work& work, std::span<float> logits) {
     work.sampled = -1;
 }
 
-// Bans what the request's constraint does not allow next.
-void Engine::constrain(Node& node, std::span<float> logits) {
-  allowed_.resize((logits.size() + 31) / 32);
+// Fills in what the request's constraint allows next. Tokens that end the text are never part of it: they
+// come where it is complete, if `ends`, whatever the constraint makes of their bytes.
+void Engine::allow(Node& node, bool ends) {
+  const auto vocabulary = static_cast<std::size_t>(model_.vocabulary());
+  allowed_.resize((vocabulary + 31) / 32);
   node.constraint->fill(allowed_);
+  ends = ends && node.constraint->complete();
   for (const Token token : node.request.end_tokens) {
     const auto id = static_cast<std::size_t>(token);
-    if (id >= logits.size() || !node.constraint->complete()) continue;
-    allowed_[id / 32] |= std::uint32_t{1} << (id % 32);
+    if (id >= vocabulary) continue;
+    const std::uint32_t bit = std::uint32_t{1} << (id % 32);
+    allowed_[id / 32] = ends ? allowed_[id / 32] | bit : allowed_[id / 32] & ~bit;
   }
+}
+
+// Bans what the request's constraint does not allow next.
+void Engine::constrain(Node& node, std::span<float> logits) {
+  allow(node, true);
   for (std::size_t begin = 0; begin < logits.size(); begin += 32) {
     const std::uint32_t word = allowed_[begin / 32];
     if (word == ~std::uint32_t{0}) continue;
@@ -276,10 +285,10 @@ void Engine::constrain(Node& node, std::span<float> logits) {
   }
 }
 
-// After a token was accepted: whether more may follow than the end.
+// After a token was accepted: whether more may follow than the end. False also when the constraint failed.
 bool Engine::can_go_on(Node& node) {
   if (!node.constraint->complete()) return true;
-  node.constraint->fill(allowed_);
+  allow(node, false);
   return std::any_of(allowed_.begin(), allowed_.end(), [](std::uint32_t word) { return word != 0; });
 }
 
@@ -363,6 +372,9 @@ void Engine::deliver_token(const Work& work, EngineListener& listener) {
   if (node.processor) node.processor->accept(token);
   const bool more = listener.on_token(node.id, token, node.logprobs);
   if (!more || (node.constraint != nullptr && !can_go_on(node))) {
+    // Nobody knows whether the text would have ended here.
+    if (more && node.constraint->failed())
+      return remove_subtree(node, true, FinishReason::stuck, none_allowed(node), listener);
     finish(node, FinishReason::stopped, listener);
   } else if (node.generated() == node.request.max_new_tokens) {
     finish(node, FinishReason::length, listener);

@@ -63,6 +63,7 @@ class Engine {
   static bool is_plain(const Work& work);
   void choose(Work& work, std::span<float> logits);
   void constrain(Node& node, std::span<float> logits);
+  void allow(Node& node, bool ends);
   bool can_go_on(Node& node);
   void rank_targets();
   void publish(EngineListener& listener);

@@ -77,11 +77,12 @@ TEST(Engine, RandomTreesScoreAndGenerateAsIfAlone) {
   }
 }
 
-// A text of `word`s tokens in their order, at each place one of several; it may end after `least` of them.
+// A text of `word`s tokens in their order, at each place one of several; it may end after `least` of them. It
+// knows what may follow `fills` times.
 class FakeConstraint : public Constraint {
  public:
-  FakeConstraint(std::vector<std::vector<Token>> word, std::size_t least)
-      : word_(std::move(word)), least_(least) {}
+  FakeConstraint(std::vector<std::vector<Token>> word, std::size_t least, int fills = 1000)
+      : word_(std::move(word)), least_(least), fills_(fills) {}
 
   std::unique_ptr<TokenConstraint> start() const override {
     ++started;
@@ -96,7 +97,7 @@ class FakeConstraint : public Constraint {
     explicit Text(const FakeConstraint& constraint) : constraint_(constraint) {}
     void fill(std::span<std::uint32_t> allowed) override {
       std::fill(allowed.begin(), allowed.end(), 0U);
-      if (at_ == constraint_.word_.size()) return;
+      if (++fills_ > constraint_.fills_ || at_ == constraint_.word_.size()) return;
       for (const Token token : constraint_.word_[at_])
         allowed[static_cast<std::size_t>(token) / 32] |= std::uint32_t{1} << (token % 32);
     }
@@ -104,16 +105,19 @@ class FakeConstraint : public Constraint {
       const auto& next = constraint_.word_.at(at_++);
       return std::find(next.begin(), next.end(), token) != next.end();
     }
-    bool complete() const override { return at_ >= constraint_.least_; }
-    std::string_view error() const override { return "dead end"; }
+    bool complete() const override { return !failed() && at_ >= constraint_.least_; }
+    bool failed() const override { return fills_ > constraint_.fills_; }
+    std::string_view error() const override { return failed() ? "out of work" : "dead end"; }
 
    private:
     const FakeConstraint& constraint_;
     std::size_t at_ = 0;
+    int fills_ = 0;
   };
 
   std::vector<std::vector<Token>> word_;
   std::size_t least_;
+  int fills_;
 };
 
 Outcome constrained(Request request) {
@@ -163,6 +167,34 @@ TEST(Engine, AnEndTokenComesOnlyWhereTheTextIsComplete) {
   EXPECT_EQ(got.tokens.size(), 4U);
   request.max_new_tokens = 1;
   EXPECT_EQ(constrained(request).reason, FinishReason::length);
+}
+
+// A token that ends the text says nothing in it, whatever the constraint thinks of its bytes.
+TEST(Engine, AnEndTokenIsNoPartOfTheText) {
+  const auto request = [](std::size_t least) {
+    return Request{.tokens = {1, 2},
+                   .max_new_tokens = 10,
+                   .end_tokens = {5},
+                   .constraint = std::make_shared<FakeConstraint>(
+                       std::vector<std::vector<Token>>{{7}, {5}, {8}}, least)};
+  };
+  Outcome got = constrained(request(3));
+  EXPECT_EQ(got.reason, FinishReason::stuck);
+  EXPECT_EQ(got.tokens, std::vector<Token>{7});
+  got = constrained(request(1));
+  EXPECT_EQ(got.reason, FinishReason::stopped) << got.error;
+  EXPECT_EQ(got.tokens, std::vector<Token>{7});
+}
+
+// Nobody knows whether the text would have gone on: it did not end well.
+TEST(Engine, AConstraintThatFailsAfterACompleteTextDidNotEndIt) {
+  const Outcome got = constrained(
+      {.tokens = {1, 2},
+       .max_new_tokens = 10,
+       .constraint = std::make_shared<FakeConstraint>(std::vector<std::vector<Token>>{{7}, {8}, {9}}, 1, 1)});
+  EXPECT_EQ(got.reason, FinishReason::stuck);
+  EXPECT_EQ(got.tokens, std::vector<Token>{7});
+  EXPECT_NE(got.error.find("out of work"), std::string::npos) << got.error;
 }
 
 TEST(Engine, AConstraintsDeadEndIsItsRequestsAlone) {

@@ -50,8 +50,9 @@ class Reader {
     if (!outputs.is_object()) fail("expected an object");
     const Fields fields(outputs);
     any_whitespace_ = !fields.boolean("disable_any_whitespace", false);
-    if (fields.has("structural_tag"))
-      throw RequestError("structural_tag: this server cannot do that", "", 400, "unsupported");
+    for (const char* const what : {"structural_tag", "whitespace_pattern"})
+      if (fields.has(what)) unsupported(what);
+    if (fields.boolean("disable_additional_properties", false)) unsupported("disable_additional_properties");
     const bool had = asked_.has_value();
     for (const char* const what : {"json", "regex", "choice", "grammar"})
       if (const Json* const value = fields.find(what)) constraint(what, *value);
@@ -75,6 +76,10 @@ class Reader {
   const std::optional<Asked>& asked() const { return asked_; }
 
  private:
+  [[noreturn]] static void unsupported(const char* what) {
+    throw RequestError(cat(what, ": this server cannot do that"), what, 400, "unsupported");
+  }
+
   static Grammar any_object() { return {.kind = Grammar::Kind::json_schema, .text = R"({"type":"object"})"}; }
 
   static std::vector<std::string> choices_of(const Json& value) {
@@ -103,6 +108,9 @@ class Reader {
 
 std::shared_ptr<const Constraint> constraint_of(const Fields& fields, const GrammarCompiler* compiler,
                                                 bool beam_search) {
+  constexpr const char* kPattern = "guided_whitespace_pattern";
+  if (fields.has(kPattern))
+    throw RequestError(cat(kPattern, ": this server cannot do that"), kPattern, 400, "unsupported");
   Reader reader;
   reader.read("response_format", fields, [&](const Json& value) { reader.response_format(value); });
   reader.read("structured_outputs", fields, [&](const Json& value) { reader.structured_outputs(value); });

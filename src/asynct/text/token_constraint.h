@@ -21,6 +21,9 @@ class TokenConstraint {
   virtual bool accept(Token token) = 0;
   /// Whether the text may end here.
   virtual bool complete() const = 0;
+  /// Whether fill() or accept() could not find out what may follow; fill() allows nothing from then on, and
+  /// complete() is false.
+  virtual bool failed() const = 0;
   /// What went wrong, when fill() allows nothing and complete() is false, or accept() was false.
   virtual std::string_view error() const = 0;
 };

@@ -205,8 +205,86 @@ TEST_F(GrammarTest, RefusesSchemasThatItCannotHoldTo) {
   expect(R"({"type": "string", "pattern": "a+", "maxLength": 3})", "minLength/maxLength");
   expect(R"({"minimum": 3})", "`minimum` without a `type`");
   expect(R"({"enum": ["a", 1], "type": "string"})", "not of its `type`");
+  expect(R"({"type": "object", "$recursiveRef": "#"})", "`$recursiveRef`");
+  expect(R"({"type": []})", "`type`: expected");
+  expect(R"({"type": "string", "pattern": "a+", "format": "date"})", "`pattern` beside `format`");
+  expect(R"({"anyOf": []})", "`anyOf`: expected");
   EXPECT_NO_THROW(check_schema(R"({"enum": ["a"], "type": "string", "title": "T", "default": "a"})"));
   EXPECT_NO_THROW(check_schema(R"({"properties": {"not": {"type": "string"}}, "uniqueItems": false})"));
+}
+
+TEST_F(GrammarTest, RefusesObjectsThatItCannotHoldTo) {
+  const auto expect = [&](const std::string& keywords, const std::string& reason) {
+    const std::string schema = R"({"type": "object", )" + keywords + "}";
+    const std::string got = refusal({.kind = Kind::json_schema, .text = schema});
+    EXPECT_NE(got.find(reason), std::string::npos) << schema << ": " << got;
+  };
+  const std::string a = R"("properties": {"a": {"type": "string"}}, )";
+  const std::string names = R"("propertyNames": {"type": "string", "maxLength": 3})";
+  const std::string patterns = R"("patternProperties": {"^x": {"type": "null"}})";
+  expect(R"("required": ["a"])", "\"a\" is not in `properties`");
+  expect(a + R"("required": ["b"])", "\"b\" is not in `properties`");
+  expect(a + R"("required": ["a", "b"], "additionalProperties": {"type": "null"})", "\"b\" is not");
+  expect(R"("properties": {}, "required": "a")", "`required`: expected a list");
+  expect(patterns + R"(, "required": ["x"])", "\"x\" is not");
+  expect(R"("properties": ["a"], "required": ["a"])", "`properties`");
+  expect(a + names, "`propertyNames` beside `properties`");
+  expect(a + patterns, "`patternProperties` beside `properties`");
+  expect(names + ", " + patterns, "`propertyNames` beside `patternProperties`");
+  expect(patterns + R"(, "additionalProperties": true)", "`patternProperties` beside `additionalProperties`");
+  expect(patterns + R"(, "unevaluatedProperties": {})", "`patternProperties` beside `unevaluatedProperties`");
+  expect(patterns + R"(, "minProperties": 2)", "`minProperties` of 2");
+  expect(names + R"(, "minProperties": 2)", "`minProperties` of 2");
+  expect(a + R"("additionalProperties": true, "minProperties": 2)", "`minProperties` of 2");
+  expect(R"("patternProperties": {"^a": {"type": "null"}, "b$": {"type": "string"}})",
+         "more than one pattern");
+  expect(R"("patternProperties": {"\\x41": {"type": "null"}})", "`patternProperties`: \\xHH");
+  expect(names + R"(, "additionalProperties": false)", "`propertyNames` beside `additionalProperties`");
+  expect(R"("propertyNames": {"enum": ["a", 1]})", "`propertyNames`: expected a schema of strings");
+  expect(R"("propertyNames": {"type": ["string", "null"]})", "`propertyNames`: expected a schema of strings");
+  expect(R"("propertyNames": {"$ref": "#"})", "`propertyNames`: expected a schema of strings");
+  for (const char* const name : {"\u00e9", R"(a\"b)"})
+    expect(cat(R"("additionalProperties": {"type": "null"}, "properties": {")", name, "\": {}}"),
+           "printable ASCII");
+  for (const std::string& keywords :
+       {a + R"("required": ["a"], "additionalProperties": {"type": "null"}, "minProperties": 1)",
+        a + R"("required": [], "minProperties": 1)", patterns + R"(, "additionalProperties": false)",
+        patterns + R"(, "minProperties": 1)", names + R"(, "additionalProperties": {"type": "null"})",
+        std::string(R"("propertyNames": {"enum": ["a", "b"]})"), std::string(R"("propertyNames": {})")})
+    EXPECT_EQ(refusal({.kind = Kind::json_schema, .text = R"({"type": "object", )" + keywords + "}"}),
+              "accepted")
+        << keywords;
+}
+
+// Wherever it leads: what is referred to need not stand where schemas do.
+TEST_F(GrammarTest, ChecksWhatIsReferredTo) {
+  for (
+      const char* const schema :
+      {R"({"$ref": "#/x", "x": {"not": {}}})",
+       R"({"$ref": "#/x~1%79/1", "x/y": [0, {"items": {"not": {}}}]})",
+       R"({"items": {"$ref": "#/a"}, "a": {"$ref": "#/b"}, "b": {"anyOf": [{"$ref": "#/a"}, {"not": {}}]}})"})
+    EXPECT_NE(refusal({.kind = Kind::json_schema, .text = schema}).find("`not` is not supported"),
+              std::string::npos)
+        << schema;
+}
+
+// Texts of JSON only, and names as they are however they are written.
+TEST_F(GrammarTest, StringsOfJson) {
+  for (const char* const strings :
+       {R"({"type": "string", "maxLength": 9})", R"({"type": "string", "pattern": "[^a]*"})",
+        R"({"type": "string", "pattern": ".*"})", R"({"type": "string"})"}) {
+    const Grammar grammar{.kind = Kind::json_schema, .text = strings};
+    EXPECT_TRUE(matches(grammar, "\"b\u00e9 c\"")) << strings;
+    for (const char* const text : {"\"\t\"", "\"\x01\"", "\"\n\"", "\"\"\"", "\"\\\""})
+      EXPECT_FALSE(matches(grammar, text)) << strings << text;
+  }
+  const Grammar grammar{
+      .kind = Kind::json_schema,
+      .text = R"({"properties": {"ab": {"type": "null"}}, "additionalProperties": {"const": 1}})"};
+  EXPECT_TRUE(matches(grammar, R"({"ab": null, "a": 1, "b\u0061": 1, "ac\u0061": 1})"));
+  EXPECT_FALSE(matches(grammar, R"({"ab": 1})"));
+  EXPECT_FALSE(matches(grammar, R"({"\u0061b": 1})"));
+  EXPECT_FALSE(matches(grammar, R"({"a\u0062": 1})"));
 }
 
 TEST_F(GrammarTest, HostileGrammarsEndSoon) {

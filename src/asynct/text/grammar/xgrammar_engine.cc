@@ -54,17 +54,18 @@ class Matcher : public TokenConstraint {
     return accepted;
   }
 
-  bool complete() const override { return error_.empty() && matcher_->IsCompleted(); }
+  bool complete() const override { return !failed() && matcher_->IsCompleted(); }
+  bool failed() const override { return !error_.empty(); }
 
   std::string_view error() const override {
-    return error_.empty() ? std::string_view("no token may follow") : std::string_view(error_);
+    return failed() ? std::string_view(error_) : std::string_view("no token may follow");
   }
 
  private:
   // False: it threw, now or earlier; the matcher is not touched again.
   template <class Function>
   bool guarded(std::int64_t price, Function function) {
-    if (!error_.empty()) return false;
+    if (failed()) return false;
     work_left = work_ / price;
     try {
       function();
