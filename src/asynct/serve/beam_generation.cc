@@ -51,6 +51,7 @@ class Generation::Search : public std::enable_shared_from_this<Search> {
   const Prompt& prompt() const { return generation_->ask_.prompts[prompt_]; }
   Request request(std::size_t beam) const;
   void end_beam(FinishReason reason, std::string_view error);
+  void note_failure(std::string_view error);
   void list_logprobs();
   void step();
   bool go_on();
@@ -93,12 +94,20 @@ Submission Generation::Search::start() {
 void Generation::Search::end_beam(FinishReason reason, std::string_view error) {
   if (missing_ == 0) return;  // the search has failed since the step was submitted
   if (reason == FinishReason::failed && reason_ != FinishReason::failed) {
-    reason_ = reason;
-    error_ = error;
+    note_failure(error);
   } else if (reason == FinishReason::cancelled && reason_ == FinishReason::length) {
     reason_ = reason;
   }
   if (--missing_ == 0) step();
+}
+
+void Generation::Search::note_failure(std::string_view error) {
+  reason_ = FinishReason::failed;
+  try {
+    error_ = error;
+  } catch (const std::exception& thrown) {
+    error_ = thrown.what();  // short enough to take no memory
+  }
 }
 
 // All beams of a step have ended.
@@ -108,8 +117,7 @@ void Generation::Search::step() {
   try {
     if (reason_ == FinishReason::length && go_on()) return;
   } catch (const std::exception& error) {  // out of memory
-    reason_ = FinishReason::failed;
-    error_ = error.what();
+    note_failure(error.what());
   }
   missing_ = 0;
   fail();
