@@ -13,7 +13,8 @@ inline constexpr std::int32_t kChunkKeys = 256;
 inline constexpr std::int32_t kSpanChunks = 16;
 
 /// Keys of one step of a product A V (the k of a matrix instruction). A lane of a quad owns kTileKeys / 4
-/// consecutive keys, so that pooling takes registers and pool_size - 1 shuffles (docs/notes/hopper-attention.md).
+/// consecutive keys, so that pooling takes registers and pool_size - 1 shuffles
+/// (docs/notes/hopper-attention.md).
 inline constexpr std::int32_t kTileKeys = 16;
 
 /// Keys that are copied for their scores alone, which a chunk's first keys are pooled with: at least
