@@ -7,7 +7,9 @@
     bench/llama_cpp/serve.py --llama-server llama-server --gguf /tmp/smollm2.gguf --program build/asynct --model /tmp/smollm2
 
 The load is `asynct bench serve`: 16 clients in a closed loop, prompts of random token ids, greedy, streamed, no end token.
-Each server has all cores while the other one sleeps. Prints medians over the rounds, and the ratios that count.
+Each server has all cores while the others sleep. llama.cpp's is told that 16 clients come (-np 16), so is ours
+(--max-sequences 16, and 3 rows a step for each, which bounds what a prompt delays others); ours runs with its defaults too.
+Prints medians over the rounds, and ratios to llama.cpp.
 """
 
 import argparse
@@ -42,7 +44,7 @@ def wait_ready(port):
 
 def load(arguments, port, seed):
     command = [arguments.program, "bench", "serve", f"http://127.0.0.1:{port}", "--concurrency", "16", "--requests",
-               str(arguments.requests), "--prompt-tokens", str(arguments.prompt), "--output-tokens", str(arguments.output),
+               str(arguments.requests), "--prompt-tokens", arguments.prompt, "--output-tokens", arguments.output,
                "--vocab-size", "49000", "--seed", str(seed), "--temperature", "0", "--json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
@@ -61,20 +63,21 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", default=str(os.cpu_count()))
     parser.add_argument("--requests", type=int, default=32)
-    parser.add_argument("--prompt", type=int, default=128)
-    parser.add_argument("--output", type=int, default=48)
+    parser.add_argument("--prompt", default="128", help="tokens, or a range: 32..256")
+    parser.add_argument("--output", default="48")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")
     arguments = parser.parse_args()
 
-    ports = {"llama.cpp": free_port(), "asynct": free_port()}
-    context = 16 * (arguments.prompt + arguments.output + 16)
+    ports = {"llama.cpp": free_port(), "asynct": free_port(), "asynct, defaults": free_port()}
+    context = 16 * (int(arguments.prompt.split("..")[-1]) + int(arguments.output.split("..")[-1]) + 16)
     commands = {
         "llama.cpp": [arguments.llama_server, "-m", arguments.gguf, "--port", str(ports["llama.cpp"]), "-t", arguments.threads,
                       "-tb", arguments.threads, "-np", "16", "-c", str(context), "--no-webui"],
-        "asynct": [arguments.program, "serve", arguments.model, "--port", str(ports["asynct"]), "--threads", arguments.threads,
-                   "--dtype", "bf16"],
     }
+    for name, options in {"asynct": ["--max-sequences", "16", "--max-batch-tokens", "48"], "asynct, defaults": []}.items():
+        commands[name] = [arguments.program, "serve", arguments.model, "--port", str(ports[name]), "--threads",
+                          arguments.threads, "--dtype", "bf16", *options]
     servers = {name: subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                for name, command in commands.items()}
     reports = {name: [] for name in ports}
@@ -82,7 +85,7 @@ def main():
         for port in ports.values():
             wait_ready(port)
         for name, port in ports.items():  # warm
-            load(argparse.Namespace(**{**vars(arguments), "requests": 16, "output": 4}), port, 99)
+            load(argparse.Namespace(**{**vars(arguments), "requests": 16, "output": "4"}), port, 99)
         for round_ in range(arguments.rounds):
             for name, port in ports.items():
                 reports[name].append(load(arguments, port, round_))
@@ -94,8 +97,12 @@ def main():
     print(f"{arguments.requests} requests, 16 clients, {arguments.prompt} + {arguments.output} tokens, {arguments.threads} threads,"
           f" medians of {arguments.rounds} rounds")
     for key in KEYS:
-        other, ours = table["llama.cpp"][key], table["asynct"][key]
-        print(f"{key:18} llama.cpp {other:10.2f}   asynct {ours:10.2f}" + (f"   ratio {ours / other:.2f}" if other else ""))
+        other = table["llama.cpp"][key]
+        print(f"{key:18} llama.cpp {other:10.2f}", end="")
+        for name in list(ports)[1:]:
+            ratio = f" ({table[name][key] / other:.2f})" if other else ""
+            print(f"   {name} {table[name][key]:10.2f}{ratio}", end="")
+        print()
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps({"settings": {k: v for k, v in vars(arguments).items() if k in (
             "threads", "requests", "prompt", "output", "rounds")}, "medians": table, "rounds": {
