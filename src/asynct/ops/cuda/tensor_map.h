@@ -20,6 +20,11 @@ struct TensorMapShape {
   std::array<std::uint32_t, 5> box = {1, 1, 1, 1, 1};
 };
 
+/// Strides of bf16 and fp16 tensors.
+constexpr std::uint64_t bytes_of_16_bit(std::int64_t elements) {
+  return static_cast<std::uint64_t>(2 * elements);
+}
+
 /// Error when the driver refuses it.
 CUtensorMap make_tensor_map(const void* data, const TensorMapShape& shape);
 

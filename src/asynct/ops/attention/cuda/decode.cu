@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "asynct/ops/attention/cuda/decode.cuh"
+#include "asynct/ops/attention/cuda/dispatch.h"
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/cuda/tensor_map.h"
@@ -31,32 +32,12 @@ void launch_rows(const DecodeArgs& args, cudaStream_t stream) {
   launch<DecodeTraits<Element, kDim, kPool, 2>>(args, stream);
 }
 
-template <class Element, int kDim>
-void launch_pool(const DecodeArgs& args, std::int32_t pool_size, cudaStream_t stream) {
-  switch (pool_size) {
-    case 1:
-      return launch_rows<Element, kDim, 1>(args, stream);
-    case 2:
-      return launch_rows<Element, kDim, 2>(args, stream);
-    case 3:
-      return launch_rows<Element, kDim, 3>(args, stream);
-    case 5:
-      return launch_rows<Element, kDim, 5>(args, stream);
-    default:
-      fail("decode: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
-  }
-}
-
 template <class Element>
-void launch_dim(const DecodeArgs& args, std::int32_t head_dim, std::int32_t pool_size, cudaStream_t stream) {
-  switch (head_dim) {
-    case 64:
-      return launch_pool<Element, 64>(args, pool_size, stream);
-    case 128:
-      return launch_pool<Element, 128>(args, pool_size, stream);
-    default:
-      fail("decode: head_dim ", head_dim, ", expected 64 or 128");
-  }
+void launch_element(const DecodeArgs& args, std::int32_t head_dim, std::int32_t pool_size,
+                    cudaStream_t stream) {
+  by_head_dim("decode", head_dim, [&]<int kDim>() {
+    by_pool_size("decode", pool_size, [&]<int kPool>() { launch_rows<Element, kDim, kPool>(args, stream); });
+  });
 }
 
 }  // namespace
@@ -66,11 +47,11 @@ void set_keys(DecodeArgs& args, const KvView& key, DType dtype, std::int32_t blo
   if (block_size < 8 || !std::has_single_bit(static_cast<std::uint32_t>(block_size)))
     fail("decode: blocks of ", block_size, " tokens, expected a power of two from 8");
   TensorMapShape shape = {.dtype = dtype};
-  const auto bytes = [](std::int64_t elements) { return static_cast<std::uint64_t>(2 * elements); };
   const auto halves = static_cast<std::uint32_t>(head_dim / 64);
   shape.size = {64, static_cast<std::uint64_t>(block_size), halves, static_cast<std::uint64_t>(kv_heads),
                 static_cast<std::uint64_t>(blocks)};
-  shape.stride = {bytes(key.token_stride), 128, bytes(key.head_stride), bytes(key.block_stride)};
+  shape.stride = {bytes_of_16_bit(key.token_stride), 128, bytes_of_16_bit(key.head_stride),
+                  bytes_of_16_bit(key.block_stride)};
   const bool whole = block_size >= kTileKeys;
   shape.box = {64, static_cast<std::uint32_t>(whole ? kTileKeys : block_size), whole ? halves : 1, 1, 1};
   args.key_map = make_tensor_map(key.data, shape);
@@ -85,9 +66,9 @@ void run_decode(const DecodeArgs& args, DType dtype, std::int32_t head_dim, std:
     fail("decode: ", args.most_rows, " query rows a KV head, expected at most ", kDecodeRows);
   switch (dtype) {
     case DType::bf16:
-      return launch_dim<__nv_bfloat16>(args, head_dim, pool_size, stream);
+      return launch_element<__nv_bfloat16>(args, head_dim, pool_size, stream);
     case DType::f16:
-      return launch_dim<__half>(args, head_dim, pool_size, stream);
+      return launch_element<__half>(args, head_dim, pool_size, stream);
     default:
       fail("decode: dtype ", name(dtype), ", expected bf16 or f16");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "asynct/ops/attention/cuda/dispatch.h"
 #include "asynct/ops/attention/cuda/prefill.cuh"
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
@@ -11,29 +12,11 @@
 namespace asynct::cuda {
 namespace {
 
-std::uint64_t bytes(std::int64_t elements) { return static_cast<std::uint64_t>(2 * elements); }
-
 template <class Traits>
 void launch(const PrefillArgs& args, cudaStream_t stream) {
   const int blocks = std::min(args.unit_count, prepare<prefill_kernel<Traits>>(Traits::kSharedBytes));
   prefill_kernel<Traits><<<blocks, Traits::kThreads, Traits::kSharedBytes, stream>>>(args);
   check_launch("prefill");
-}
-
-template <class Element, int kDim>
-void launch_pool(const PrefillArgs& args, std::int32_t pool_size, cudaStream_t stream) {
-  switch (pool_size) {
-    case 1:
-      return launch<PrefillTraits<Element, kDim, 1>>(args, stream);
-    case 2:
-      return launch<PrefillTraits<Element, kDim, 2>>(args, stream);
-    case 3:
-      return launch<PrefillTraits<Element, kDim, 3>>(args, stream);
-    case 5:
-      return launch<PrefillTraits<Element, kDim, 5>>(args, stream);
-    default:
-      fail("prefill: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
-  }
 }
 
 /// Key 4 t + 2 j + e of 16 goes to row 8 j + 2 t + e. Where a head's and a part's 16 keys begin is added to
@@ -43,8 +26,8 @@ CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
   const std::int64_t span = (tensors.kv_heads - 1) * view.head_stride +
                             (tensors.block_size - 16) * view.token_stride + tensors.head_dim;
   shape.size = {static_cast<std::uint64_t>(span), 2, 4, 2, static_cast<std::uint64_t>(tensors.blocks)};
-  shape.stride = {bytes(view.token_stride), bytes(4 * view.token_stride), bytes(2 * view.token_stride),
-                  bytes(view.block_stride)};
+  shape.stride = {bytes_of_16_bit(view.token_stride), bytes_of_16_bit(4 * view.token_stride),
+                  bytes_of_16_bit(2 * view.token_stride), bytes_of_16_bit(view.block_stride)};
   shape.box = {64, 2, 4, 2, 1};
   return make_tensor_map(view.data, shape);
 }
@@ -58,7 +41,7 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
     fail("prefill: ", tensors.heads, " query heads, expected a multiple of the ", tensors.kv_heads,
          " KV heads");
   const std::int32_t group = tensors.heads / tensors.kv_heads;
-  if (group > 16 || (group & (group - 1)) != 0)
+  if (group > 16 || !std::has_single_bit(static_cast<std::uint32_t>(group)))
     fail("prefill: ", group, " query heads a KV head, expected 1, 2, 4, 8 or 16");
   args.key = key;
   args.value = value;
@@ -67,9 +50,9 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
   TensorMapShape shape = {.dtype = tensors.dtype};
   const auto count = [](std::int32_t n) { return static_cast<std::uint64_t>(n); };
   shape.size = {64, count(group), count(tensors.rows), count(tensors.head_dim / 64), count(tensors.kv_heads)};
-  shape.stride = {bytes(tensors.head_dim), bytes(tensors.query_stride), 128,
-                  bytes(std::int64_t{group} * tensors.head_dim)};
-  shape.box = {64, static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(128 / group), 1, 1};
+  shape.stride = {bytes_of_16_bit(tensors.head_dim), bytes_of_16_bit(tensors.query_stride), 128,
+                  bytes_of_16_bit(std::int64_t{group} * tensors.head_dim)};
+  shape.box = {64, static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(kPrefillRows / group), 1, 1};
   args.query_map = make_tensor_map(tensors.query, shape);
 }
 
@@ -77,14 +60,10 @@ void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, st
                  cudaStream_t stream) {
   if (args.unit_count == 0) return;
   if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
-  switch (head_dim) {
-    case 64:
-      return launch_pool<__nv_bfloat16, 64>(args, pool_size, stream);
-    case 128:
-      return launch_pool<__nv_bfloat16, 128>(args, pool_size, stream);
-    default:
-      fail("prefill: head_dim ", head_dim, ", expected 64 or 128");
-  }
+  by_head_dim("prefill", head_dim, [&]<int kDim>() {
+    by_pool_size("prefill", pool_size,
+                 [&]<int kPool>() { launch<PrefillTraits<__nv_bfloat16, kDim, kPool>>(args, stream); });
+  });
 }
 
 }  // namespace asynct::cuda

@@ -45,6 +45,7 @@ struct PrefillTraits {
   static constexpr int kThreads = 128 * (kGroups + 1);
   static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
 
+  static_assert(kRows == kPrefillRows, "the plan's units");
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
 };
