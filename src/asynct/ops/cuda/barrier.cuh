@@ -45,6 +45,11 @@ __device__ inline void barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// Arrives at such a barrier of `threads` threads without waiting.
+__device__ inline void barrier_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /// Ordinary writes to shared memory before it are seen by the copy engine and the matrix units after a
 /// barrier.
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -58,6 +63,28 @@ __device__ inline uint4 load_shared(std::uint32_t from) {
 }
 __device__ inline void store_shared(std::uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
+}
+__device__ inline uint2 load_shared_8(std::uint32_t from) {
+  uint2 v;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from));
+  return v;
+}
+__device__ inline void store_shared(std::uint32_t to, const uint2& v) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
+}
+__device__ inline void store_shared(std::uint32_t to, std::uint32_t v) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
+}
+__device__ inline float4 load_shared_floats(std::uint32_t from) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(from));
+  return v;
+}
+__device__ inline void store_shared(std::uint32_t to, const float4& v) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
 }
 __device__ inline void store_zeros(std::uint32_t to) {

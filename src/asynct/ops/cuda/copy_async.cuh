@@ -10,14 +10,16 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Reads nothing and writes zeros where `wanted` is false; `from` must be 16-byte aligned even then.
-__device__ inline void copy_async_16(std::uint32_t to, const void* from, bool wanted) {
-  const std::uint32_t bytes = wanted ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
+__device__ inline void copy_async_16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Arrives at an mbarrier when all copies of this thread so far have come.
+__device__ inline void copy_async_arrive(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 
 template <int kNewest>
 __device__ inline void copy_async_wait() {

@@ -27,6 +27,13 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&to)[4], std::uin
                : "memory");
 }
 
+/// The reverse of load_matrices.
+__device__ inline void store_matrices(std::uint32_t row, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
 /// sum += a [16, 16] x b [16, 8].
 template <class Element>
 __device__ inline void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
@@ -68,13 +75,13 @@ __device__ inline std::uint32_t pack<__half>(float low, float high) {
   return packed;
 }
 
-/// Two floats clamped to [0, 1] and rounded; NaN stays NaN. One clamps while it rounds, the other needs half
-/// an instruction a value: the order does not matter, 0 and 1 have no error.
+/// Two floats clamped to [0, bound] and rounded, `bound` packed twice; NaN stays NaN. One clamps while it
+/// rounds, the other needs half an instruction a value: the order does not matter, the bounds have no error.
 template <class Element>
-__device__ inline std::uint32_t pack_weights(float low, float high);
+__device__ inline std::uint32_t pack_weights(float low, float high, std::uint32_t bound);
 
 template <>
-__device__ inline std::uint32_t pack_weights<__nv_bfloat16>(float low, float high) {
+__device__ inline std::uint32_t pack_weights<__nv_bfloat16>(float low, float high, std::uint32_t bound) {
   std::uint32_t packed;
   asm("{\n"
       ".reg .b32 rounded;\n"
@@ -82,12 +89,12 @@ __device__ inline std::uint32_t pack_weights<__nv_bfloat16>(float low, float hig
       "min.NaN.bf16x2 %0, rounded, %3;\n"
       "}\n"
       : "=r"(packed)
-      : "f"(high), "f"(low), "r"(0x3F803F80));
+      : "f"(high), "f"(low), "r"(bound));
   return packed;
 }
 
 template <>
-__device__ inline std::uint32_t pack_weights<__half>(float low, float high) {
+__device__ inline std::uint32_t pack_weights<__half>(float low, float high, std::uint32_t bound) {
   std::uint32_t packed;
   asm("{\n"
       ".reg .b32 rounded;\n"
@@ -95,26 +102,8 @@ __device__ inline std::uint32_t pack_weights<__half>(float low, float high) {
       "min.NaN.f16x2 %0, rounded, %3;\n"
       "}\n"
       : "=r"(packed)
-      : "f"(high), "f"(low), "r"(0x3C003C00));
+      : "f"(high), "f"(low), "r"(bound));
   return packed;
-}
-
-/// Both elements times a power of two: exact but for what leaves the type's range.
-template <class Element>
-__device__ inline std::uint32_t scale_packed(std::uint32_t packed, float scale);
-
-template <>
-__device__ inline std::uint32_t scale_packed<__nv_bfloat16>(std::uint32_t packed, float scale) {
-  std::uint32_t scaled;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(scaled) : "r"(packed), "r"(pack<__nv_bfloat16>(scale, scale)));
-  return scaled;
-}
-
-template <>
-__device__ inline std::uint32_t scale_packed<__half>(std::uint32_t packed, float scale) {
-  std::uint32_t scaled;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(scaled) : "r"(packed), "r"(pack<__half>(scale, scale)));
-  return scaled;
 }
 
 }  // namespace asynct::cuda

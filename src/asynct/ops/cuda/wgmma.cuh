@@ -35,9 +35,9 @@ __device__ inline std::uint64_t operand(std::uint32_t address, std::uint32_t gro
          static_cast<std::uint64_t>(group_bytes >> 4) << 32 | std::uint64_t{1} << 62;
 }
 
-/// The operand that begins `bytes` further.
+/// The operand that begins `bytes` further. Addresses take the low half only, so 32 bits are added.
 __device__ inline std::uint64_t advance(std::uint64_t operand, std::uint32_t bytes) {
-  return operand + (bytes >> 4);
+  return (operand & 0xFFFFFFFF00000000u) | (static_cast<std::uint32_t>(operand) + (bytes >> 4));
 }
 
 /// a and b from shared memory. kTransposeB: b's rows are the depth.

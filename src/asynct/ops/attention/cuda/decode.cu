@@ -1,5 +1,6 @@
 #include "asynct/ops/attention/cuda/decode.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "asynct/ops/attention/cuda/decode.cuh"
@@ -13,12 +14,13 @@ namespace {
 
 template <class Traits>
 void launch(const DecodeArgs& args, cudaStream_t stream) {
-  const int blocks = prepare<decode_kernel<Traits>>(Traits::kSharedBytes);
+  constexpr int kSharedBytes = DecodeLayout<Traits>::kSharedBytes;
+  const int blocks = std::min(args.unit_count, prepare<decode_kernel<Traits>>(kSharedBytes));
   cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
   overlap.val.programmaticStreamSerializationAllowed = 1;
   const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(blocks),
-                                     .blockDim = Traits::kWarps * 32,
-                                     .dynamicSmemBytes = Traits::kSharedBytes,
+                                     .blockDim = Traits::kThreads,
+                                     .dynamicSmemBytes = kSharedBytes,
                                      .stream = stream,
                                      .attrs = &overlap,
                                      .numAttrs = 1};
@@ -42,21 +44,25 @@ void launch_element(const DecodeArgs& args, std::int32_t head_dim, std::int32_t 
 
 }  // namespace
 
-void set_keys(DecodeArgs& args, const KvView& key, DType dtype, std::int32_t blocks, std::int32_t block_size,
-              std::int32_t kv_heads, std::int32_t head_dim) {
+void set_cache(DecodeArgs& args, const KvView& key, const KvView& value, DType dtype, std::int32_t blocks,
+               std::int32_t block_size, std::int32_t kv_heads, std::int32_t head_dim) {
   if (block_size < 8 || !std::has_single_bit(static_cast<std::uint32_t>(block_size)))
     fail("decode: blocks of ", block_size, " tokens, expected a power of two from 8");
-  TensorMapShape shape = {.dtype = dtype};
   const auto halves = static_cast<std::uint32_t>(head_dim / 64);
-  shape.size = {64, static_cast<std::uint64_t>(block_size), halves, static_cast<std::uint64_t>(kv_heads),
-                static_cast<std::uint64_t>(blocks)};
-  shape.stride = {bytes_of_16_bit(key.token_stride), 128, bytes_of_16_bit(key.head_stride),
-                  bytes_of_16_bit(key.block_stride)};
+  const auto shape_of = [&](std::uint32_t rows, std::uint32_t box_halves) {
+    TensorMapShape shape = {.dtype = dtype};
+    shape.size = {64, static_cast<std::uint64_t>(block_size), halves, static_cast<std::uint64_t>(kv_heads),
+                  static_cast<std::uint64_t>(blocks)};
+    shape.stride = {bytes_of_16_bit(key.token_stride), 128, bytes_of_16_bit(key.head_stride),
+                    bytes_of_16_bit(key.block_stride)};
+    shape.box = {64, rows, box_halves, 1, 1};
+    return shape;
+  };
   const bool whole = block_size >= kTileKeys;
-  shape.box = {64, static_cast<std::uint32_t>(whole ? kTileKeys : block_size), whole ? halves : 1, 1, 1};
-  args.key_map = make_tensor_map(key.data, shape);
-  shape.box = {64, kHaloKeys, 1, 1, 1};
-  args.halo_map = make_tensor_map(key.data, shape);
+  const auto rows = static_cast<std::uint32_t>(whole ? kTileKeys : block_size);
+  args.value = value;
+  args.key_map = make_tensor_map(key.data, shape_of(rows, whole ? halves : 1));
+  args.halo_map = make_tensor_map(key.data, shape_of(kHaloKeys, 1));
 }
 
 void run_decode(const DecodeArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,

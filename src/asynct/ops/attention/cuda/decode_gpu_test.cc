@@ -5,9 +5,9 @@
 namespace asynct::cuda {
 namespace {
 
-class Decode : public ::testing::TestWithParam<int> {};
+class DecodeCase : public ::testing::TestWithParam<int> {};
 
-TEST_P(Decode, equals_the_reference) {
+TEST_P(DecodeCase, equals_the_reference) {
   Random random(static_cast<unsigned>(GetParam()));
   const Setting setting = random_setting(random);
   const int most_rows = kDecodeRows / (setting.config.heads / setting.config.kv_heads);
@@ -20,7 +20,7 @@ TEST_P(Decode, equals_the_reference) {
   expect_close(setting, sequences, decode(setting, sequences));
 }
 
-INSTANTIATE_TEST_SUITE_P(Random, Decode, ::testing::Range(0, 150));
+INSTANTIATE_TEST_SUITE_P(Random, DecodeCase, ::testing::Range(0, 150));
 
 TEST(DecodeBits, do_not_depend_on_batch_plan_layout_or_placement) {
   Random random(3);
@@ -35,7 +35,7 @@ TEST(DecodeBits, do_not_depend_on_batch_plan_layout_or_placement) {
     const std::size_t row = together.size() / some.size();
     for (std::size_t i = 0; i < some.size(); ++i) {
       Setting other = setting;
-      other.warps = pick_of<std::int32_t>(random, {1, 16, 64, kWarps});
+      other.skip_values = pick(random, 0, 1) == 0;
       other.block_size = pick_of<std::int32_t>(random, {8, 16, 32, 64, 128});
       other.layout = pick_of<Layout>(random, {Layout::own, Layout::flash, Layout::packed});
       other.placement = 17 + static_cast<unsigned>(round);
@@ -44,6 +44,24 @@ TEST(DecodeBits, do_not_depend_on_batch_plan_layout_or_placement) {
           std::equal(alone.begin(), alone.end(), together.begin() + static_cast<std::ptrdiff_t>(i * row)))
           << "round " << round << ", sequence " << i;
     }
+  }
+}
+
+/// Blocks go through several units each, rings wrap around.
+TEST(Decode, many_units_a_block_equal_the_reference) {
+  Random random(4);
+  for (int round = 0; round < 6; ++round) {
+    Setting setting = random_setting(random);
+    setting.config.head_dim = round % 2 == 0 ? 64 : 128;
+    const std::int32_t rows = setting.config.heads / setting.config.kv_heads <= 8 && round > 3 ? 2 : 1;
+    std::vector<TestSequence> sequences;
+    for (int i = 0; i < 500 / setting.config.kv_heads; ++i)
+      sequences.push_back(sequence_of(random, setting, pick(random, 2, 1100), rows));
+    setting.skip_values = false;
+    const std::vector<std::uint16_t> all = decode(setting, sequences);
+    expect_close(setting, sequences, all);
+    setting.skip_values = true;
+    EXPECT_EQ(decode(setting, sequences), all);
   }
 }
 
@@ -81,7 +99,10 @@ TEST(DecodeSkips, values_that_no_row_gives_weight_are_not_read) {
     for (std::size_t i = dead * columns; i < s.keys.size(); ++i) s.keys[i] = std::abs(s.keys[i]);
     const std::vector<std::uint16_t> clean = decode(setting, {s});
     expect_close(setting, {s}, clean);
-    EXPECT_EQ(decode(setting, {s}, dead), clean);  // NaN in their values changes nothing
+    for (const bool skip : {false, true}) {
+      setting.skip_values = skip;
+      EXPECT_EQ(decode(setting, {s}, dead), clean);  // NaN in their values changes nothing
+    }
   }
 }
 
@@ -121,8 +142,8 @@ TEST(DecodeErrors, name_what_is_not_there) {
   expect({}, DType::f32, 128, 3, "dtype fp32");
   expect({.most_rows = 17}, DType::bf16, 128, 3, "17 query rows");
   DecodeArgs args;
-  EXPECT_THROW(set_keys(args, {}, DType::bf16, 1, 4, 1, 64), Error);
-  EXPECT_THROW(set_keys(args, {}, DType::bf16, 1, 24, 1, 64), Error);
+  EXPECT_THROW(set_cache(args, {}, {}, DType::bf16, 1, 4, 1, 64), Error);
+  EXPECT_THROW(set_cache(args, {}, {}, DType::bf16, 1, 24, 1, 64), Error);
 }
 
 }  // namespace

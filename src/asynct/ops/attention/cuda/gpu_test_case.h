@@ -16,15 +16,13 @@
 // Sequences in a paged cache on the device, in any layout, and what the kernels make of them.
 namespace asynct::cuda {
 
-inline constexpr std::int32_t kWarps = 8 * 132;
-
 struct Setting {
   AttentionConfig config;
   AttentionHeadParams params;
   DType dtype = DType::bf16;
   Layout layout = Layout::flash;
   std::int32_t block_size = 16;
-  std::int32_t warps = kWarps;  // the plan's: how long units are
+  bool skip_values = false;
   unsigned placement = 1;
 };
 
@@ -74,8 +72,7 @@ struct DeviceStep {
   DeviceBuffer<std::uint16_t> cache, query;
   DeviceBuffer<std::int32_t> table;
   DeviceBuffer<HeadFactors> factors;
-  float scale = 1;
-  bool plain = false;
+  WeightForm form;
 };
 
 inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequence>& sequences,
@@ -130,17 +127,12 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
   cache = DeviceBuffer<std::uint16_t>(slots);
   query = DeviceBuffer<std::uint16_t>(rows);
   table = DeviceBuffer<std::int32_t>(block_table);
-  scale = query_scale(config, setting.dtype);
-  const std::vector<HeadFactors> all = head_factors(config, setting.params, scale);
-  plain = all_plain(all);
-  factors = DeviceBuffer<HeadFactors>(all);
+  const AttentionFactors all = attention_factors(config, setting.params, setting.dtype);
+  form = all.form;
+  factors = DeviceBuffer<HeadFactors>(all.heads);
   value = key;
   key.data = cache.data();
   value.data = cache.data() + value_at;
-}
-
-inline float pool_floor(const AttentionConfig& config) {
-  return config.pool_relu ? 0 : -std::numeric_limits<float>::infinity();
 }
 
 /// Output rows of all sequences as the element type's bits.
@@ -150,11 +142,11 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
   const AttentionConfig& config = setting.config;
   const std::int64_t dims = config.head_dim;
   DecodePlan plan;
-  plan.build(step.query_start, step.context_length, config.kv_heads, setting.warps);
+  plan.build(step.query_start, step.context_length, config.kv_heads);
   const DeviceBuffer<DecodeUnit> units(plan.units);
   DeviceBuffer<std::uint16_t> out(step.query.size());
   DeviceBuffer<float> partial(static_cast<std::size_t>(plan.slots * kDecodeRows * dims));
-  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots));
+  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots * kSumWarps));
   out.fill_bytes(0xFF);
   partial.fill_bytes(0xFF);
   arrived.fill_bytes(0);
@@ -162,7 +154,6 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
                      .out = out.data(),
                      .query_stride = config.heads * dims,
                      .out_stride = config.heads * dims,
-                     .value = step.value,
                      .block_table = step.table.data(),
                      .factors = step.factors.data(),
                      .units = units.data(),
@@ -173,10 +164,10 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
                      .max_blocks = step.max_blocks,
                      .block_shift = step.block_shift,
                      .group = config.heads / config.kv_heads,
-                     .query_scale = step.scale,
                      .most_rows = step.most_rows,
-                     .pool_floor = pool_floor(config)};
-  set_keys(args, step.key, setting.dtype, step.blocks, setting.block_size, config.kv_heads, config.head_dim);
+                     .form = step.form,
+                     .skip_values = setting.skip_values};
+  set_cache(args, step.key, step.value, setting.dtype, step.blocks, setting.block_size, config.kv_heads, config.head_dim);
   // The second launch begins while the first one ends, on the same partial sums.
   DeviceBuffer<std::uint16_t> earlier(step.query.size());
   earlier.fill_bytes(0xFF);
@@ -198,6 +189,8 @@ inline std::vector<std::uint16_t> prefill(const Setting& setting,
   PrefillPlan plan;
   plan.build(step.query_start, step.context_length, config.kv_heads, config.heads / config.kv_heads);
   const DeviceBuffer<PrefillUnit> units(plan.units);
+  DeviceBuffer<float> span_sums(
+      static_cast<std::size_t>(std::int64_t{256} * kPrefillRows * config.head_dim));
   DeviceBuffer<std::uint16_t> out(step.query.size());
   out.fill_bytes(0xFF);
   PrefillArgs args = {.out = out.data(),
@@ -205,13 +198,11 @@ inline std::vector<std::uint16_t> prefill(const Setting& setting,
                       .block_table = step.table.data(),
                       .factors = step.factors.data(),
                       .units = units.data(),
+                      .span_sums = span_sums.data(),
                       .unit_count = static_cast<std::int32_t>(plan.units.size()),
                       .max_blocks = step.max_blocks,
                       .block_shift = step.block_shift,
-                      .group = config.heads / config.kv_heads,
-                      .query_scale = step.scale,
-                      .plain = step.plain,
-                      .pool_floor = pool_floor(config)};
+                       .form = step.form};
   set_tensors(args,
               {.dtype = setting.dtype,
                .query = step.query.data(),
@@ -255,7 +246,7 @@ inline Setting random_setting(Random& random) {
                     .pool_size = pick_of<int>(random, {1, 2, 3, 3, 5}),
                     .pool_relu = pick(random, 0, 3) > 0};
   const auto dims = static_cast<float>(setting.config.head_dim);
-  setting.config.scale = 1 / (pick(random, 0, 1) == 0 ? dims : std::sqrt(dims));
+  setting.config.scale = 1 / pick_of<float>(random, {dims, std::sqrt(dims), 1.3F * std::sqrt(dims)});
   std::uniform_real_distribution<float> around(-0.2F, 1.2F);
   for (int h = 0; h < setting.config.heads; ++h) {
     setting.params.sigma.push_back(around(random) * (pick(random, 0, 5) == 0 ? 10.F : 1.F));
@@ -267,7 +258,7 @@ inline Setting random_setting(Random& random) {
   setting.dtype = pick_of<DType>(random, {DType::bf16, DType::f16});
   setting.layout = pick_of<Layout>(random, {Layout::own, Layout::flash, Layout::packed});
   setting.block_size = pick_of<std::int32_t>(random, {8, 16, 32, 64, 128});
-  setting.warps = pick_of<std::int32_t>(random, {1, 8, 64, kWarps});
+  setting.skip_values = pick(random, 0, 1) == 0;
   setting.placement = static_cast<unsigned>(pick(random, 1, 1000));
   return setting;
 }

@@ -9,44 +9,29 @@
 namespace asynct::cuda {
 namespace {
 
-/// Long units cost less than many, but the last to finish is late by its length.
-constexpr std::int64_t kUnitsPerWarp = 1;
-
 std::int32_t keys_of(const DecodeUnit& unit) {
-  return std::min(unit.context - unit.chunk * kChunkKeys, unit.chunks * kChunkKeys);
+  return std::min(unit.context - unit.chunk * kChunkKeys, kChunkKeys);
 }
 
 }  // namespace
 
 void DecodePlan::build(std::span<const std::int32_t> query_start,
-                       std::span<const std::int32_t> context_length, std::int32_t kv_heads,
-                       std::int32_t warps) {
+                       std::span<const std::int32_t> context_length, std::int32_t kv_heads) {
   assert(query_start.size() == context_length.size() + 1);
-  std::int64_t chunks_in_all = 0;
-  for (std::size_t i = 0; i < context_length.size(); ++i)
-    if (query_start[i + 1] > query_start[i])
-      chunks_in_all += std::int64_t{kv_heads} * chunks_of(context_length[i]);
-  std::int32_t unit_chunks = 1;
-  while (unit_chunks < kSpanChunks && chunks_in_all > kUnitsPerWarp * warps * unit_chunks) unit_chunks *= 2;
-
   units.clear();
   slots = 0;
   for (std::size_t i = 0; i < context_length.size(); ++i) {
     if (query_start[i + 1] == query_start[i]) continue;
     const std::int32_t chunks = chunks_of(context_length[i]);
-    for (std::int32_t chunk = 0; chunk < chunks; chunk += unit_chunks)
-      for (std::int32_t head = 0; head < kv_heads; ++head) {
-        const std::int32_t span = chunk / kSpanChunks * kSpanChunks;
+    for (std::int32_t chunk = 0; chunk < chunks; ++chunk)
+      for (std::int32_t head = 0; head < kv_heads; ++head)
         units.push_back({.sequence = static_cast<std::int32_t>(i),
                          .kv_head = head,
                          .chunk = chunk,
-                         .chunks = std::min(unit_chunks, chunks - chunk),
                          .first_slot = slots + head * chunks,
-                         .leading = std::min(unit_chunks, chunks - span),
                          .first_row = query_start[i],
                          .tokens = query_start[i + 1] - query_start[i],
                          .context = context_length[i]});
-      }
     slots += chunks * kv_heads;
   }
   std::sort(units.begin(), units.end(), [](const DecodeUnit& a, const DecodeUnit& b) {

@@ -14,10 +14,9 @@ struct DecodePlan {
   std::int32_t slots = 0;         // partial sums that a launch leaves
 
   /// Sequences with `query_start[i + 1] - query_start[i]` rows on `context_length[i]` keys; those without
-  /// rows are skipped. Rows times heads a KV head are at most kDecodeRows. `warps` run at once: units are as
-  /// long as keeps them all busy.
+  /// rows are skipped. Rows times heads a KV head are at most kDecodeRows.
   void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
-             std::int32_t kv_heads, std::int32_t warps);
+             std::int32_t kv_heads);
 };
 
 /// Prefill's work of one step, longest first.

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -22,7 +21,7 @@ TEST(Policy, chunks_and_spans_cover_the_context) {
   EXPECT_EQ(spans_of(kChunkKeys * kSpanChunks + 1), 2);
 }
 
-TEST(DecodePlan, gives_each_chunk_to_one_unit_within_its_span) {
+TEST(DecodePlan, gives_each_chunk_to_one_unit) {
   std::mt19937 random(1);
   const auto pick = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
   for (int round = 0; round < 200; ++round) {
@@ -34,47 +33,31 @@ TEST(DecodePlan, gives_each_chunk_to_one_unit_within_its_span) {
     }
     const std::int32_t heads = pick(1, 4);
     DecodePlan plan;
-    plan.build(query_start, context, heads, pick(1, 2000));
-    std::map<std::tuple<int, int, int>, int> slot_of;
+    plan.build(query_start, context, heads);
+    std::set<std::tuple<int, int, int>> chunks;
     std::set<int> slots;
-    std::int32_t before = kChunkKeys * kSpanChunks;
+    std::int32_t before = kChunkKeys;
     for (const DecodeUnit& unit : plan.units) {
       const auto s = static_cast<std::size_t>(unit.sequence);
       EXPECT_EQ(unit.context, context[s]);
       EXPECT_EQ(unit.first_row, query_start[s]);
       EXPECT_EQ(unit.tokens, query_start[s + 1] - query_start[s]);
       EXPECT_GT(unit.tokens, 0);
-      EXPECT_EQ(unit.chunk / kSpanChunks, (unit.chunk + unit.chunks - 1) / kSpanChunks);
-      if (unit.chunk % kSpanChunks == 0) {
-        EXPECT_EQ(unit.leading, unit.chunks);
-      }
-      const std::int32_t keys =
-          std::min(unit.context, (unit.chunk + unit.chunks) * kChunkKeys) - unit.chunk * kChunkKeys;
+      const std::int32_t keys = std::min(unit.context - unit.chunk * kChunkKeys, kChunkKeys);
+      EXPECT_GT(keys, 0);
       EXPECT_LE(keys, before);
       before = keys;
-      for (std::int32_t chunk = unit.chunk; chunk < unit.chunk + unit.chunks; ++chunk) {
-        EXPECT_TRUE(
-            slot_of.emplace(std::tuple(unit.sequence, unit.kv_head, chunk), unit.first_slot + chunk).second);
-        EXPECT_TRUE(slots.insert(unit.first_slot + chunk).second);
-      }
+      EXPECT_TRUE(chunks.emplace(unit.sequence, unit.kv_head, unit.chunk).second);
+      EXPECT_TRUE(slots.insert(unit.first_slot + unit.chunk).second);
     }
     std::size_t wanted = 0;
     for (std::size_t i = 0; i < context.size(); ++i)
       if (query_start[i + 1] > query_start[i])
         wanted += static_cast<std::size_t>(heads * chunks_of(context[i]));
-    EXPECT_EQ(slot_of.size(), wanted);
+    EXPECT_EQ(chunks.size(), wanted);
     EXPECT_EQ(plan.slots, static_cast<std::int32_t>(wanted));
     EXPECT_TRUE(slots.empty() || *slots.rbegin() < plan.slots);
   }
-}
-
-TEST(DecodePlan, cuts_where_warps_would_be_idle) {
-  const std::vector<std::int32_t> one_row = {0, 1};
-  DecodePlan plan;
-  plan.build(one_row, std::vector<std::int32_t>{65536}, 4, 1056);
-  EXPECT_EQ(plan.units.size(), 1024u);
-  plan.build(one_row, std::vector<std::int32_t>{65536}, 4, 64);
-  EXPECT_EQ(plan.units.size(), 64u);
 }
 
 TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
@@ -97,25 +80,32 @@ TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
   EXPECT_EQ(rows.size(), 1400u);
 }
 
-TEST(HeadFactors, hold_scale_and_pool_size) {
+TEST(AttentionFactors, hold_scale_and_pool_size) {
   const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.3F, .pool_size = 2};
-  EXPECT_EQ(query_scale(config, DType::bf16), 1);
-  const auto factors = head_factors(config, {.sigma = {1, 2}, .gain = {1, 3}}, 1);
-  EXPECT_FLOAT_EQ(factors[1].slope, 0.3F);
-  EXPECT_FLOAT_EQ(factors[1].bias, 0);
-  EXPECT_FLOAT_EQ(factors[1].sigma, 0.3F);
-  EXPECT_FLOAT_EQ(factors[1].gain, 3);
-  EXPECT_FALSE(all_plain(factors));
-  EXPECT_THROW(query_scale({.heads = 1, .scale = -1}, DType::bf16), Error);
+  const AttentionFactors factors = attention_factors(config, {.sigma = {1, 2}, .gain = {1, 3}}, DType::bf16);
+  EXPECT_FLOAT_EQ(factors.heads[1].slope, 0.3F);
+  EXPECT_FLOAT_EQ(factors.heads[1].bias, 0);
+  EXPECT_FLOAT_EQ(factors.heads[1].sigma, 0.3F);
+  EXPECT_FLOAT_EQ(factors.heads[1].gain, 3);
+  EXPECT_FALSE(factors.form.plain);
+  EXPECT_EQ(factors.form.most, 1);
+  EXPECT_THROW(attention_factors({.heads = 1, .scale = -1}, {}, DType::bf16), Error);
 }
 
-TEST(HeadFactors, leave_powers_of_two_to_the_queries) {
-  const AttentionConfig config = {
-      .heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 0.0625F, .pool_size = 2};
-  EXPECT_EQ(query_scale(config, DType::f16), 1);
-  EXPECT_EQ(query_scale(config, DType::bf16), 0.0625F);
-  EXPECT_TRUE(all_plain(head_factors(config, {.sigma = {1}}, 0.0625F)));
-  EXPECT_FALSE(all_plain(head_factors(config, {.sigma = {1}, .bias = {0.5F}}, 0.0625F)));
+TEST(AttentionFactors, leave_powers_of_two_to_the_gain) {
+  AttentionConfig config = {.heads = 1, .kv_heads = 1, .head_dim = 64, .scale = 1 / 1024.F, .pool_size = 2};
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const AttentionFactors factors = attention_factors(config, {.sigma = {1}, .gain = {3}}, dtype);
+    EXPECT_TRUE(factors.form.plain);
+    EXPECT_EQ(factors.form.most, 1024);
+    EXPECT_EQ(factors.heads[0].sigma, 0.5F);
+    EXPECT_EQ(factors.heads[0].gain, 3 / 1024.F);
+  }
+  EXPECT_FALSE(attention_factors(config, {.sigma = {1}, .bias = {0.5F}}, DType::bf16).form.plain);
+  EXPECT_FALSE(attention_factors(config, {.sigma = {1}, .slope = {2}}, DType::bf16).form.plain);
+  config.scale = 1 / 65536.F;
+  EXPECT_TRUE(attention_factors(config, {.sigma = {1}}, DType::bf16).form.plain);
+  EXPECT_FALSE(attention_factors(config, {.sigma = {1}}, DType::f16).form.plain);
 }
 
 }  // namespace

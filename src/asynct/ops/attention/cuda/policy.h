@@ -8,8 +8,8 @@ namespace asynct::cuda {
 
 /// Keys are summed in chunks, aligned to absolute position; chunk sums are added in order within a span of
 /// chunks, span sums in order. Two levels, so that the last block to arrive never adds more than a few dozen
-/// sums: 65,536 keys are 16 spans of 16 chunks.
-inline constexpr std::int32_t kChunkKeys = 256;
+/// sums: a million keys are 64 spans of 16 chunks.
+inline constexpr std::int32_t kChunkKeys = 1024;
 inline constexpr std::int32_t kSpanChunks = 16;
 
 /// Keys of one step of a product A V (the k of a matrix instruction). A lane of a quad owns kTileKeys / 4
@@ -17,12 +17,18 @@ inline constexpr std::int32_t kSpanChunks = 16;
 /// (docs/notes/hopper-attention.md).
 inline constexpr std::int32_t kTileKeys = 16;
 
-/// Keys that are copied for their scores alone, which a chunk's first keys are pooled with: at least
+/// Keys of one stage of decode's pipeline.
+inline constexpr std::int32_t kStageKeys = 64;
+
+/// Keys that are copied for their scores alone, which a stage's first keys are pooled with: at least
 /// pool_size - 1.
 inline constexpr std::int32_t kHaloKeys = 4;
 
 /// Query rows of one unit of decode: the query heads of a KV group times the sequence's rows in this step.
 inline constexpr std::int32_t kDecodeRows = 16;
+
+/// Warps of a block of decode that multiply weights and values, each its own columns.
+inline constexpr std::int32_t kSumWarps = 4;
 
 /// And of prefill: two warpgroups' 64.
 inline constexpr std::int32_t kPrefillRows = 128;
@@ -31,6 +37,6 @@ constexpr std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b
 constexpr std::int32_t chunks_of(std::int32_t context) { return divide_up(context, kChunkKeys); }
 constexpr std::int32_t spans_of(std::int32_t context) { return divide_up(chunks_of(context), kSpanChunks); }
 
-static_assert(kChunkKeys % kTileKeys == 0);
+static_assert(kChunkKeys % kStageKeys == 0 && kStageKeys % kTileKeys == 0);
 
 }  // namespace asynct::cuda

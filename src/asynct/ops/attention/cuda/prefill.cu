@@ -14,8 +14,9 @@ namespace {
 
 template <class Traits>
 void launch(const PrefillArgs& args, cudaStream_t stream) {
-  const int blocks = std::min(args.unit_count, prepare<prefill_kernel<Traits>>(Traits::kSharedBytes));
-  prefill_kernel<Traits><<<blocks, Traits::kThreads, Traits::kSharedBytes, stream>>>(args);
+  constexpr int kSharedBytes = PrefillLayout<Traits>::kSharedBytes;
+  const int blocks = std::min(args.unit_count, prepare<prefill_kernel<Traits>>(kSharedBytes));
+  prefill_kernel<Traits><<<blocks, Traits::kThreads, kSharedBytes, stream>>>(args);
   check_launch("prefill");
 }
 
@@ -43,6 +44,7 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
   const std::int32_t group = tensors.heads / tensors.kv_heads;
   if (group > 16 || !std::has_single_bit(static_cast<std::uint32_t>(group)))
     fail("prefill: ", group, " query heads a KV head, expected 1, 2, 4, 8 or 16");
+  args.group_shift = std::countr_zero(static_cast<std::uint32_t>(group));
   args.key = key;
   args.value = value;
   args.key_map = permuted_map(key, tensors);

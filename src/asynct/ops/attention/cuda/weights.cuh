@@ -53,18 +53,10 @@ __device__ inline void pool(const float (&r)[4], PoolHistory<kPool>& history, in
   }
 }
 
-/// Heads whose formula takes one instruction: slope 1 and bias 0, once the scale is in the queries.
-__device__ inline bool is_plain(const HeadFactors& factors) {
-  return factors.slope == 1.f && factors.bias == 0.f;
-}
-
-__device__ inline float plain_weight(const HeadFactors& factors, float x, float pooled) {
-  return fmaf(-factors.sigma, pooled, x);
-}
-
-/// slope * x + bias - sigma * pooled, to be clamped by pack_weights().
+/// The weight of a score and what is pooled with it, to be clamped by pack_weights().
+template <bool kPlain>
 __device__ inline float weight(const HeadFactors& factors, float x, float pooled) {
-  if (is_plain(factors)) return plain_weight(factors, x, pooled);
+  if constexpr (kPlain) return fmaf(-factors.sigma, pooled, x);
   return fmaf(factors.slope, x, fmaf(-factors.sigma, pooled, factors.bias));
 }
 

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "asynct/ops/attention/cuda/args.h"
+#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/cuda/barrier.cuh"
+
+// What the warps of a block of prefill share: sizes, places in shared memory, barriers, the walk over units.
+namespace asynct::cuda {
+
+template <class ElementType, int kHeadDim, int kPoolSize>
+struct PrefillTraits {
+  using Element = ElementType;
+  static constexpr int kDim = kHeadDim;
+  static constexpr int kPool = kPoolSize;
+  static constexpr int kRows = kPrefillRows;
+  static constexpr int kGroups = kRows / 64;  // consumer warpgroups
+  static constexpr int kThreads = 128 * (kGroups + 1);
+  static constexpr int kKeys = 128;  // of a tile
+  static constexpr int kChunkTiles = kChunkKeys / kKeys;
+  static constexpr int kKeyStages = kDim == 64 ? 6 : 3;
+  static constexpr int kValueStages = kDim == 64 ? 4 : 2;
+  static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
+
+  static constexpr int kHalves = kDim / 64;
+  static constexpr int kHalfBytes = kKeys * 128;  // 64 columns of a tile of queries, keys or values
+  static constexpr int kTileBytes = kHalves * kHalfBytes;
+  static constexpr int kSumBytes = kRows * kDim * 4;
+
+  static_assert(kGroups == 2, "the warpgroups take turns");
+  static_assert(kRows == kKeys, "queries come through the ring of keys");
+  static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
+};
+
+template <class Traits>
+struct PrefillLayout {
+  static constexpr int kValues = Traits::kKeyStages * Traits::kTileBytes;
+  static constexpr int kSums = kValues + Traits::kValueStages * Traits::kTileBytes;
+  static constexpr int kBarriers = kSums + Traits::kSumBytes;
+  static constexpr int kSharedBytes =
+      kBarriers + 8 * 2 * (Traits::kKeyStages + Traits::kValueStages) + 1024;  // alignment
+  static_assert(kSharedBytes <= 232448, "shared memory of a block");
+
+  std::uint32_t base;  // aligned to 1,024 bytes
+
+  // Of the n-th tile of a block, counted over all units; each unit's queries are a tile of keys.
+  __device__ std::uint32_t keys(int n) const { return base + n % Traits::kKeyStages * Traits::kTileBytes; }
+  __device__ std::uint32_t values(int n) const {
+    return base + kValues + n % Traits::kValueStages * Traits::kTileBytes;
+  }
+  /// Sums of a span's chunks; at a unit's end its output.
+  __device__ std::uint32_t sums(int group) const { return base + kSums + group * 64 * Traits::kDim * 4; }
+
+  __device__ std::uint32_t key_full(int n) const { return barrier(n % Traits::kKeyStages); }
+  __device__ std::uint32_t key_free(int n) const {
+    return barrier(Traits::kKeyStages + n % Traits::kKeyStages);
+  }
+  __device__ std::uint32_t value_full(int n) const {
+    return barrier(2 * Traits::kKeyStages + n % Traits::kValueStages);
+  }
+  __device__ std::uint32_t value_free(int n) const {
+    return barrier(2 * Traits::kKeyStages + Traits::kValueStages + n % Traits::kValueStages);
+  }
+
+  __device__ void init_barriers() const {
+    for (int i = 0; i < Traits::kKeyStages; ++i) {
+      barrier_init(key_full(i), 2);
+      barrier_init(key_free(i), 4 * Traits::kGroups);
+    }
+    for (int i = 0; i < Traits::kValueStages; ++i) {
+      barrier_init(value_full(i), 2);
+      barrier_init(value_free(i), 4 * Traits::kGroups);
+    }
+    barrier_init_fence();
+  }
+
+  __device__ void wait_for_keys(int n) const { barrier_wait(key_full(n), n / Traits::kKeyStages & 1); }
+  __device__ void wait_for_values(int n) const { barrier_wait(value_full(n), n / Traits::kValueStages & 1); }
+  // The first round finds all stages free: the phase before a barrier's first counts as ended.
+  __device__ void wait_for_free_keys(int n) const {
+    barrier_wait(key_free(n), (n / Traits::kKeyStages & 1) ^ 1);
+  }
+  __device__ void wait_for_free_values(int n) const {
+    barrier_wait(value_free(n), (n / Traits::kValueStages & 1) ^ 1);
+  }
+
+ private:
+  __device__ std::uint32_t barrier(int index) const { return base + kBarriers + 8 * index; }
+};
+
+/// The units of a block: every gridDim.x-th, forth and back, so that none gets the longest of each round.
+__device__ inline int prefill_unit(int round) {
+  const int block = static_cast<int>(blockIdx.x);
+  const int blocks = static_cast<int>(gridDim.x);
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+}
+
+template <class Traits>
+__device__ inline int prefill_tiles(const PrefillUnit& unit) {
+  return divide_up(unit.last_key, Traits::kKeys);
+}
+
+}  // namespace asynct::cuda
