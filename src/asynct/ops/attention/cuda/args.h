@@ -16,9 +16,9 @@ struct KvView {
   std::int64_t token_stride = 0;
 };
 
-/// Of a query head: A = clamp(slope * x + bias - sigma * (sum of the pool's r), 0, most), x = <q, k>, r =
-/// max(x, pool_floor): AttentionConfig's formula with scale and pool size multiplied in; gain is applied to the
-/// sum.
+/// Of a query head: A = clamp(slope * x + bias - sigma * (sum of the pool's r), 0, most), x = <q, k>, r = x or,
+/// with pool_relu, kReluScale * max(x, 0): AttentionConfig's formula with scale and pool size multiplied in;
+/// gain is applied to the sum.
 struct HeadFactors {
   float slope;
   float bias;
@@ -28,8 +28,8 @@ struct HeadFactors {
 
 /// What all heads have in common.
 struct WeightForm {
-  float pool_floor = 0;  // or -infinity without pool_relu
-  float most = 1;        // exact in the element type
+  bool pool_relu = true;
+  float most = 1;  // exact in the element type
   /// Slope 1 and bias 0 everywhere and a scale that is a power of two: weights are left divided by it, so that
   /// they take one instruction and the queries none; `most` is 1 / scale then and gain has the scale.
   bool plain = false;
@@ -60,7 +60,7 @@ struct DecodeArgs {
   const HeadFactors* factors = nullptr;       // [H]
   const DecodeUnit* units = nullptr;
   float* partial = nullptr;          // [slots, kDecodeRows, D]
-  std::uint32_t* arrived = nullptr;  // [2, slots, kSumWarps], zero before and after: chunks of a span, spans
+  std::uint32_t* arrived = nullptr;  // [2, slots], zero before and after: chunks of a span, spans of a unit
   std::int32_t slots = 0;
   std::int32_t unit_count = 0;
   std::int32_t max_blocks = 0;
@@ -72,7 +72,7 @@ struct DecodeArgs {
 };
 
 /// A piece of prefill: rows of one KV head and some tokens of a sequence times all keys that they see.
-struct PrefillUnit {
+struct alignas(16) PrefillUnit {
   std::int32_t sequence;
   std::int32_t kv_head;
   std::int32_t first_row;  // the sequence's rows in this step

@@ -2,6 +2,7 @@
 
 #include "asynct/ops/attention/cuda/args.h"
 #include "asynct/ops/attention/cuda/decode_copy.cuh"
+#include "asynct/ops/attention/cuda/decode_finish.cuh"
 #include "asynct/ops/attention/cuda/decode_layout.cuh"
 #include "asynct/ops/attention/cuda/decode_score.cuh"
 #include "asynct/ops/attention/cuda/decode_sum.cuh"
@@ -16,8 +17,8 @@
 // group.
 //
 // A block owns a chunk of 1,024 keys of one KV head and streams it through rings of 64 keys in shared memory.
-// Its warps have roles: one copies keys, three copy values, four turn the scores of 64 keys into weights, which
-// they leave in a third ring, four multiply weights and values, each its own columns. So the sum of a chunk is
+// Its warps have roles: one copies keys, three copy values, three turn the scores of 64 keys into weights, which
+// they leave in a third ring, four multiply weights and values, each its own columns, one takes the sums. So the sum of a chunk is
 // made in the order of its keys and in one place, whatever runs beside, and no maximum nor rescaled sum joins
 // the warps. Copies run ahead over the end of a unit: the memory is never waited for but at the start.
 //
@@ -42,16 +43,21 @@ __device__ void decode_block(const DecodeArgs& args, unsigned char* shared, int 
   }
   __syncthreads();
   const DecodeUnits units = {args, first, stride};
-  if (warp < kSumWarps)
-    DecodeSums<Traits>(args, layout, warp, lane).run(units);
-  else if (warp < kSumWarps + Traits::kScoreWarps)
-    DecodeScores<Traits>(args, layout, warp - kSumWarps, lane).run(units);
-  else if (warp == kSumWarps + Traits::kScoreWarps)
-    DecodeCopies<Traits>(args, layout, lane).run_keys(units);
-  else if (args.skip_values)
-    DecodeCopies<Traits>(args, layout, lane).template run_values<true>(units, warp - Traits::kFirstValueWarp);
+  constexpr int kFirstScore = kSumWarps;
+  constexpr int kFirstValues = kFirstScore + Traits::kScoreWarps;
+  constexpr int kFinish = kFirstValues + Traits::kValueCopyWarps;
+  if (warp < kFirstScore)
+    DecodeSums<Traits>(layout, warp, lane).run(units);
+  else if (warp < kFirstValues)
+    DecodeScores<Traits>(args, layout, warp - kFirstScore, lane).run(units);
+  else if (warp < kFinish && args.skip_values)
+    DecodeCopies<Traits>(args, layout, lane).template run_values<true>(units, warp - kFirstValues);
+  else if (warp < kFinish)
+    DecodeCopies<Traits>(args, layout, lane).template run_values<false>(units, warp - kFirstValues);
+  else if (warp == kFinish)
+    DecodeFinish<Traits>(args, layout, lane).run(units);
   else
-    DecodeCopies<Traits>(args, layout, lane).template run_values<false>(units, warp - Traits::kFirstValueWarp);
+    DecodeCopies<Traits>(args, layout, lane).run_keys(units);
 }
 
 template <class Traits>

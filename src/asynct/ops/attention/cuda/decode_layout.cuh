@@ -13,10 +13,9 @@ struct DecodeTraits {
   static constexpr int kDim = kHeadDim;
   static constexpr int kPool = kPoolSize;
   static constexpr int kRowBlocks = kRowBlockCount;  // of 8 query rows
-  static constexpr int kScoreWarps = 4;
+  static constexpr int kScoreWarps = 3;
   static constexpr int kValueCopyWarps = 3;
-  static constexpr int kFirstValueWarp = kSumWarps + kScoreWarps + 1;
-  static constexpr int kThreads = 32 * (kSumWarps + kScoreWarps + kValueCopyWarps + 1);
+  static constexpr int kThreads = 32 * (kSumWarps + kScoreWarps + kValueCopyWarps + 2);
 
   static constexpr int kHalves = kDim / 64;  // a copied row is 128 bytes
   static constexpr int kHalfBytes = kTileKeys * 128;
@@ -33,6 +32,9 @@ struct DecodeTraits {
   static constexpr int kValueStages = kDim == 64 ? 10 : 5;
   static constexpr int kWeightStages = kDim == 64 ? 16 : 16 / kRowBlocks;  // scores may run this far ahead of sums
 
+  static constexpr int kSumBytes = 8 * kRowBlocks * kDim * 4;  // of a chunk
+  static constexpr int kSumStages = 2 / kRowBlocks;
+
   static constexpr int kOutBlocks = kDim / 16 / kSumWarps;  // of 16 value columns, of a warp
 
   static_assert(kRowBlocks * 8 <= kDecodeRows);
@@ -46,10 +48,11 @@ struct DecodeLayout {
   static constexpr int kKeys = 0;
   static constexpr int kValues = kKeys + Traits::kKeyStages * Traits::kKeyBytes;
   static constexpr int kWeights = kValues + Traits::kValueStages * Traits::kValueBytes;
-  static constexpr int kNeeded = kWeights + Traits::kWeightStages * Traits::kWeightBytes;
+  static constexpr int kSums = kWeights + Traits::kWeightStages * Traits::kWeightBytes;
+  static constexpr int kNeeded = kSums + Traits::kSumStages * Traits::kSumBytes;
   static constexpr int kBarriers = kNeeded + Traits::kWeightStages * 16;
   static constexpr int kBarrierCount =
-      2 * (Traits::kKeyStages + Traits::kValueStages + Traits::kWeightStages);
+      2 * (Traits::kKeyStages + Traits::kValueStages + Traits::kWeightStages + Traits::kSumStages);
   static constexpr int kSharedBytes = kBarriers + 8 * kBarrierCount + 1024;  // alignment
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
 
@@ -81,6 +84,10 @@ struct DecodeLayout {
       barrier_init(weight_full(i), 1);
       barrier_init(weight_free(i), kSumWarps + (skip_values ? 1 : 0));
     }
+    for (int i = 0; i < Traits::kSumStages; ++i) {
+      barrier_init(sums_full(i), kSumWarps);
+      barrier_init(sums_free(i), 1);
+    }
     barrier_init_fence();
   }
 
@@ -100,6 +107,21 @@ struct DecodeLayout {
   __device__ std::uint32_t weight_free(int n) const {
     return barrier(2 * (Traits::kKeyStages + Traits::kValueStages) + Traits::kWeightStages,
                    n % Traits::kWeightStages);
+  }
+
+  /// The sum of the block's n-th unit: [rows, D] floats.
+  __device__ std::uint32_t sums(int n) const {
+    return base + kSums + n % Traits::kSumStages * Traits::kSumBytes;
+  }
+  __device__ std::uint32_t sums_full(int n) const {
+    return barrier(kBarrierCount - 2 * Traits::kSumStages, n % Traits::kSumStages);
+  }
+  __device__ std::uint32_t sums_free(int n) const {
+    return barrier(kBarrierCount - Traits::kSumStages, n % Traits::kSumStages);
+  }
+  __device__ void wait_for_sums(int n) const { barrier_wait(sums_full(n), n / Traits::kSumStages & 1); }
+  __device__ void wait_for_free_sums(int n) const {
+    barrier_wait(sums_free(n), (n / Traits::kSumStages & 1) ^ 1);
   }
 
   /// For one of several warps that take stages in turn: it may be a round ahead of the others, and the parity

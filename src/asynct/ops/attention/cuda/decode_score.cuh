@@ -116,7 +116,7 @@ class DecodeScores {
   __device__ void pool_scores(int block, const float (&x)[2][4], float (&sum)[4]) {
     float r[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) r[i] = fmaxf(x[block][i], args_.form.pool_floor);
+    for (int i = 0; i < 4; ++i) r[i] = args_.form.pool_relu ? pooled<true>(x[block][i]) : pooled<false>(x[block][i]);
     pool<Traits::kPool>(r, history_[block], lane_, sum);
   }
 

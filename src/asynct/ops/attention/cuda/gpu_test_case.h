@@ -146,7 +146,7 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
   const DeviceBuffer<DecodeUnit> units(plan.units);
   DeviceBuffer<std::uint16_t> out(step.query.size());
   DeviceBuffer<float> partial(static_cast<std::size_t>(plan.slots * kDecodeRows * dims));
-  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots * kSumWarps));
+  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots));
   out.fill_bytes(0xFF);
   partial.fill_bytes(0xFF);
   arrived.fill_bytes(0);

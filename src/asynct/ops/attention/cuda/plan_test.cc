@@ -85,7 +85,7 @@ TEST(AttentionFactors, hold_scale_and_pool_size) {
   const AttentionFactors factors = attention_factors(config, {.sigma = {1, 2}, .gain = {1, 3}}, DType::bf16);
   EXPECT_FLOAT_EQ(factors.heads[1].slope, 0.3F);
   EXPECT_FLOAT_EQ(factors.heads[1].bias, 0);
-  EXPECT_FLOAT_EQ(factors.heads[1].sigma, 0.3F);
+  EXPECT_FLOAT_EQ(factors.heads[1].sigma * kReluScale, 0.3F);
   EXPECT_FLOAT_EQ(factors.heads[1].gain, 3);
   EXPECT_FALSE(factors.form.plain);
   EXPECT_EQ(factors.form.most, 1);
@@ -98,7 +98,7 @@ TEST(AttentionFactors, leave_powers_of_two_to_the_gain) {
     const AttentionFactors factors = attention_factors(config, {.sigma = {1}, .gain = {3}}, dtype);
     EXPECT_TRUE(factors.form.plain);
     EXPECT_EQ(factors.form.most, 1024);
-    EXPECT_EQ(factors.heads[0].sigma, 0.5F);
+    EXPECT_EQ(factors.heads[0].sigma * kReluScale, 0.5F);
     EXPECT_EQ(factors.heads[0].gain, 3 / 1024.F);
   }
   EXPECT_FALSE(attention_factors(config, {.sigma = {1}, .bias = {0.5F}}, DType::bf16).form.plain);

@@ -63,8 +63,10 @@ void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, st
   if (args.unit_count == 0) return;
   if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
   by_head_dim("prefill", head_dim, [&]<int kDim>() {
-    by_pool_size("prefill", pool_size,
-                 [&]<int kPool>() { launch<PrefillTraits<__nv_bfloat16, kDim, kPool>>(args, stream); });
+    by_pool_size("prefill", pool_size, [&]<int kPool>() {
+      if (args.form.plain && args.form.pool_relu) return launch<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
+      launch<PrefillTraits<__nv_bfloat16, kDim, kPool, false>>(args, stream);
+    });
   });
 }
 

@@ -26,7 +26,7 @@ class PrefillCopies {
       const std::int32_t* const table =
           args_.block_table + static_cast<std::int64_t>(unit.sequence) * args_.max_blocks;
       const int column = static_cast<int>(unit.kv_head * view.head_stride) + 64 * half;
-      if constexpr (kOfKeys) copy_queries(unit, n++);
+      if constexpr (kOfKeys) copy_queries(unit, round, n++);
 #pragma unroll 1
       for (int tile = 0; tile < prefill_tiles<Traits>(unit); ++tile, ++n) {
         // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
@@ -53,9 +53,14 @@ class PrefillCopies {
   static_assert(kCopies <= 32);
 
   /// A box is all rows of 64 columns: with one half the second warp has none.
-  __device__ void copy_queries(const PrefillUnit& unit, int n) const {
+  __device__ void copy_queries(const PrefillUnit& unit, int round, int n) const {
     layout_.wait_for_free_keys(n);
     if (lane_ != 0) return;
+    if (warp_ == 0) {
+      const auto* const words = reinterpret_cast<const uint4*>(&unit);
+      store_shared(layout_.unit(round), words[0]);
+      store_shared(layout_.unit(round) + 16, words[1]);
+    }
     const std::uint32_t full = layout_.key_full(n);
     if (warp_ < Traits::kHalves) {
       barrier_arrive_expect(full, Traits::kHalfBytes);

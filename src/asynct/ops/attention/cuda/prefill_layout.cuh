@@ -7,11 +7,13 @@
 // What the warps of a block of prefill share: sizes, places in shared memory, barriers, the walk over units.
 namespace asynct::cuda {
 
-template <class ElementType, int kHeadDim, int kPoolSize>
+/// kIsPlain: form.plain with pool_relu.
+template <class ElementType, int kHeadDim, int kPoolSize, bool kIsPlain>
 struct PrefillTraits {
   using Element = ElementType;
   static constexpr int kDim = kHeadDim;
   static constexpr int kPool = kPoolSize;
+  static constexpr bool kPlain = kIsPlain;
   static constexpr int kRows = kPrefillRows;
   static constexpr int kGroups = kRows / 64;  // consumer warpgroups
   static constexpr int kThreads = 128 * (kGroups + 1);
@@ -27,6 +29,7 @@ struct PrefillTraits {
   static constexpr int kSumBytes = kRows * kDim * 4;
 
   static_assert(kGroups == 2, "the warpgroups take turns");
+  static_assert(kKeyStages < 7, "places of units");
   static_assert(kRows == kKeys, "queries come through the ring of keys");
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
 };
@@ -35,7 +38,8 @@ template <class Traits>
 struct PrefillLayout {
   static constexpr int kValues = Traits::kKeyStages * Traits::kTileBytes;
   static constexpr int kSums = kValues + Traits::kValueStages * Traits::kTileBytes;
-  static constexpr int kBarriers = kSums + Traits::kSumBytes;
+  static constexpr int kUnits = kSums + Traits::kSumBytes;
+  static constexpr int kBarriers = kUnits + 4 * 32;
   static constexpr int kSharedBytes =
       kBarriers + 8 * 2 * (Traits::kKeyStages + Traits::kValueStages) + 1024;  // alignment
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
@@ -49,6 +53,10 @@ struct PrefillLayout {
   }
   /// Sums of a span's chunks; at a unit's end its output.
   __device__ std::uint32_t sums(int group) const { return base + kSums + group * 64 * Traits::kDim * 4; }
+
+  /// The round's unit. With four of them none is overwritten that a warpgroup still reads: between two of a place
+  /// lie more tiles of keys than the ring holds.
+  __device__ std::uint32_t unit(int round) const { return base + kUnits + round % 4 * 32; }
 
   __device__ std::uint32_t key_full(int n) const { return barrier(n % Traits::kKeyStages); }
   __device__ std::uint32_t key_free(int n) const {

@@ -27,27 +27,35 @@ class PrefillRows {
 
   __device__ void run() {
     if (group_ == 1) barrier_arrive(kTurn, 256);
-    PrefillUnit next = args_.units[prefill_unit(0)];
     for (int round = 0; prefill_unit(round) < args_.unit_count; ++round) {
-      unit_ = next;
-      if (prefill_unit(round + 1) < args_.unit_count) next = args_.units[prefill_unit(round + 1)];
-      begin();
+      layout_.wait_for_keys(key_count_);
+      begin(unit_of(round));
       take_queries();
       multiply();
-      write();
+      write(unit_of(round));
     }
     if (group_ == 0) barrier_sync(kTurn, 256);  // what the other one left
   }
 
  private:
-  __device__ void begin() {
+  __device__ PrefillUnit unit_of(int round) const {
+    PrefillUnit unit;
+    auto* const words = reinterpret_cast<uint4*>(&unit);
+    words[0] = load_shared(layout_.unit(round));
+    words[1] = load_shared(layout_.unit(round) + 16);
+    return unit;
+  }
+
+  __device__ void begin(const PrefillUnit& unit) {
+    last_key_ = unit.last_key;
+    first_position_ = unit.first_position;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_ + 8 * half;
       const int token = row >> args_.group_shift;
-      const int head = (unit_.kv_head << args_.group_shift) + row - (token << args_.group_shift);
+      const int head = (unit.kv_head << args_.group_shift) + row - (token << args_.group_shift);
       // Rows past the end see what the last one sees; they are not written.
-      limit_[half] = min(unit_.first_position + token, unit_.last_key - 1);
+      limit_[half] = min(unit.first_position + token, unit.last_key - 1);
       factors_[half] = args_.factors[head];
       history_[half] = {};
     }
@@ -59,7 +67,6 @@ class PrefillRows {
 
   /// The queries as left operands.
   __device__ void take_queries() {
-    layout_.wait_for_keys(key_count_);
     const int row = row_ - lane_ / 4 + (lane_ & 15);
     const std::uint32_t at = layout_.keys(key_count_) + row * 128;
 #pragma unroll
@@ -74,9 +81,9 @@ class PrefillRows {
   /// Scores of a tile are asked for before the values of the one before: weights are made while the matrix
   /// units add.
   __device__ void multiply() {
-    const int tiles = divide_up(unit_.last_key, Traits::kKeys);
+    const int tiles = divide_up(last_key_, Traits::kKeys);
     // Tiles of which every row sees every key.
-    const int whole = (unit_.first_position + 1) / Traits::kKeys;
+    const int whole = (first_position_ + 1) / Traits::kKeys;
     for (int tile = 0; tile < tiles; ++tile) {
       Scores scores;
       layout_.wait_for_keys(key_count_);
@@ -95,18 +102,16 @@ class PrefillRows {
       if (lane_ == 0) barrier_arrive(layout_.key_free(key_count_));
       ++key_count_;
       if (tile >= whole)
-        weigh<true, false>(tile * Traits::kKeys, scores);
-      else if (args_.form.plain)
-        weigh<false, true>(tile * Traits::kKeys, scores);
+        weigh<true>(tile * Traits::kKeys, scores);
       else
-        weigh<false, false>(tile * Traits::kKeys, scores);
+        weigh<false>(tile * Traits::kKeys, scores);
       wgmma::wait<0>();
       wgmma::touch(sum_);
       if (tile > 0) end_tile(tile - 1, false);
       round_weights(scores);
     }
     layout_.wait_for_values(value_count_);
-    if (tiles * Traits::kKeys > unit_.last_key) clear_values(tiles - 1);
+    if (tiles * Traits::kKeys > last_key_) clear_values(tiles - 1);
     add_values((tiles - 1) % Traits::kChunkTiles != 0);
     wgmma::wait<0>();
     wgmma::touch(sum_);
@@ -138,7 +143,7 @@ class PrefillRows {
   /// What lies past the last key may be no number, and zero times that is none either.
   __device__ void clear_values(int tile) const {
     constexpr int kPieces = 8 * Traits::kHalves;
-    const int valid = unit_.last_key - tile * Traits::kKeys;
+    const int valid = last_key_ - tile * Traits::kKeys;
     const std::uint32_t values = layout_.values(value_count_);
     for (int i = thread_; i < (Traits::kKeys - valid) * kPieces; i += 128) {
       const int key = valid + i / kPieces;
@@ -151,7 +156,7 @@ class PrefillRows {
   }
 
   /// Scores to weights in place, 16 keys at a time.
-  template <bool kMasked, bool kPlain>
+  template <bool kMasked>
   __device__ void weigh(int first_key, Scores& scores) {
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i) {
@@ -160,13 +165,14 @@ class PrefillRows {
         const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
         float r[4], sum[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
+        for (int k = 0; k < 4; ++k)
+          r[k] = Traits::kPlain || args_.form.pool_relu ? pooled<true>(at(k)) : pooled<false>(at(k));
         pool<Traits::kPool>(r, history_[half], lane_, sum);
         const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-          const float a = kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
-                                                     : weight<false>(factors_[half], at(k), sum[k]);
+          const float a = Traits::kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
+                                                             : weight<false>(factors_[half], at(k), sum[k]);
           at(k) = !kMasked || k <= left ? a : 0.f;
         }
       }
@@ -227,7 +233,7 @@ class PrefillRows {
 
   /// Rows go through shared memory, where this warp's sums of chunks lay, so that each is written whole. Piece
   /// p of 16 bytes of row r lies where piece p ^ (r % 8) would.
-  __device__ void write() const {
+  __device__ void write(const PrefillUnit& unit) const {
     constexpr int kPieces = Traits::kDim / 8;  // a row
     constexpr int kRowsAtOnce = 32 / kPieces;  // that a warp writes, 512 bytes
     int lane = lane_;
@@ -255,10 +261,10 @@ class PrefillRows {
       const int row = i + lane / kPieces;
       const int row_of_unit = row_ - lane / 4 + row;
       const int token = row_of_unit >> args_.group_shift;
-      if (unit_.token + token >= unit_.tokens) continue;
-      const int head = (unit_.kv_head << args_.group_shift) + row_of_unit - (token << args_.group_shift);
+      if (unit.token + token >= unit.tokens) continue;
+      const int head = (unit.kv_head << args_.group_shift) + row_of_unit - (token << args_.group_shift);
       auto* const out = static_cast<Element*>(args_.out) +
-                        (unit_.first_row + unit_.token + token) * args_.out_stride + head * Traits::kDim;
+                        (unit.first_row + unit.token + token) * args_.out_stride + head * Traits::kDim;
       reinterpret_cast<uint4*>(out)[piece] = load_shared(row_at(row) + ((piece ^ (row & 7)) << 4));
     }
     __syncwarp();
@@ -275,8 +281,9 @@ class PrefillRows {
   int value_count_ = 0;
 
   // Of the unit.
-  PrefillUnit unit_;
-  int limit_[2];  // last visible key
+  int last_key_;  // keys that its last row sees
+  int first_position_;
+  int limit_[2];  // last visible key of this thread's rows
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
   std::uint32_t query_[Traits::kDim / 16][4];
