@@ -16,9 +16,9 @@ struct KvView {
   std::int64_t token_stride = 0;
 };
 
-/// Of a query head: A = clamp(slope * x + bias - sigma * (sum of the pool's r), 0, most), x = <q, k>, r = x or,
-/// with pool_relu, kReluScale * max(x, 0): AttentionConfig's formula with scale and pool size multiplied in;
-/// gain is applied to the sum.
+/// Of a query head: A = clamp(slope * x + bias - sigma * (sum of the pool's r), 0, most), x = <q, k>, r =
+/// max(x, pool_floor): AttentionConfig's formula with scale and pool size multiplied in; gain is applied to
+/// the sum.
 struct HeadFactors {
   float slope;
   float bias;
@@ -28,10 +28,10 @@ struct HeadFactors {
 
 /// What all heads have in common.
 struct WeightForm {
-  bool pool_relu = true;
-  float most = 1;  // exact in the element type
-  /// Slope 1 and bias 0 everywhere and a scale that is a power of two: weights are left divided by it, so that
-  /// they take one instruction and the queries none; `most` is 1 / scale then and gain has the scale.
+  float pool_floor = 0;  // or -infinity without pool_relu
+  float most = 1;        // exact in the element type
+  /// Slope 1 and bias 0 everywhere and a scale that is a power of two: weights are left divided by it, so
+  /// that they take one instruction and the queries none; `most` is 1 / scale then and gain has the scale.
   bool plain = false;
 };
 
@@ -48,9 +48,9 @@ struct alignas(16) DecodeUnit {
 };
 
 struct DecodeArgs {
-  CUtensorMap key_map;   // kTileKeys rows of a block, or all of a smaller one; dims: column, token, 64 columns,
-                         // head, block
-  CUtensorMap halo_map;  // kHaloKeys rows of 64 columns
+  CUtensorMap key_map;  // kTileKeys rows of a block, or all of a smaller one; dims: column, token, 64
+                        // columns, head, block
+  CUtensorMap halo_map;         // kHaloKeys rows of 64 columns
   const void* query = nullptr;  // [T, H, D], rows query_stride apart
   void* out = nullptr;          // likewise
   std::int64_t query_stride = 0;
@@ -68,7 +68,7 @@ struct DecodeArgs {
   std::int32_t group = 1;        // query heads a KV head
   std::int32_t most_rows = 1;    // of a unit: group times tokens, at most kDecodeRows
   WeightForm form;
-  bool skip_values = false;      // fetch only value rows that some query row gives weight; changes no result
+  bool skip_values = false;  // fetch only value rows that some query row gives weight; changes no result
 };
 
 /// A piece of prefill: rows of one KV head and some tokens of a sequence times all keys that they see.

@@ -17,18 +17,19 @@
 // group.
 //
 // A block owns a chunk of 1,024 keys of one KV head and streams it through rings of 64 keys in shared memory.
-// Its warps have roles: one copies keys, three copy values, three turn the scores of 64 keys into weights, which
-// they leave in a third ring, four multiply weights and values, each its own columns, one takes the sums. So the sum of a chunk is
-// made in the order of its keys and in one place, whatever runs beside, and no maximum nor rescaled sum joins
-// the warps. Copies run ahead over the end of a unit: the memory is never waited for but at the start.
+// Its warps have roles: one copies keys, three copy values, three turn the scores of 64 keys into weights,
+// which they leave in a third ring, four multiply weights and values, each its own columns, one takes the
+// sums. So the sum of a chunk is made in the order of its keys and in one place, whatever runs beside, and no
+// maximum nor rescaled sum joins the warps. Copies run ahead over the end of a unit: the memory is never
+// waited for but at the start.
 //
 // Values that no query row of the group gives weight take no part: they are masked, and where `skip_values`
 // asks for it not fetched. Then their copies begin when the weights of their 64 keys are known, while later
 // keys stream on.
 //
-// A sequence of one chunk is written at once. Of longer ones each chunk's sum goes to `partial`; the last warp
-// of a span to arrive adds the span's sums in order, the last of all spans those. Which one that is changes
-// nothing.
+// A sequence of one chunk is written at once. Of longer ones each chunk's sum goes to `partial`; the last
+// warp of a span to arrive adds the span's sums in order, the last of all spans those. Which one that is
+// changes nothing.
 namespace asynct::cuda {
 
 template <class Traits>

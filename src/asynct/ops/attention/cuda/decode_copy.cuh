@@ -7,8 +7,9 @@
 
 namespace asynct::cuda {
 
-/// A warp that brings keys, or a part of the values, of all units of a block into their ring. Keys come by the
-/// copy engine; it alone, with values too, reaches no more than 4.05 TB/s (docs/notes/hopper-attention.md).
+/// A warp that brings keys, or a part of the values, of all units of a block into their ring. Keys come by
+/// the copy engine; it alone, with values too, reaches no more than 4.05 TB/s
+/// (docs/notes/hopper-attention.md).
 template <class Traits>
 class DecodeCopies {
  public:
@@ -18,24 +19,26 @@ class DecodeCopies {
       : args_(args), layout_(layout), lane_(lane), in_block_((1 << args.block_shift) - 1) {}
 
   __device__ void run_keys(const DecodeUnits& units) {
-    for_each_stage(units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int halo_block) {
-      const bool halo = Traits::kPool > 1 && key > 0;
-      const std::uint32_t full = layout_.key_full(n);
-      layout_.wait_for_free_keys(n);
-      if (lane_ == 0)
-        barrier_arrive_expect(full, bytes_of(last_key - key) + (halo ? Traits::kHalves * kHaloKeys * 128 : 0));
-      copy_tiles(layout_.keys(n), args_.key_map, full, unit, key, last_key, block);
-      if (halo && lane_ >= 4 && lane_ < 4 + Traits::kHalves) {
-        const int half = lane_ - 4;
-        tma_load(layout_.keys(n) + Traits::kStageTiles * Traits::kTileBytes + half * Traits::kHalfBytes +
-                     (kTileKeys - kHaloKeys) * 128,
-                 args_.halo_map, full, 0, (key - kHaloKeys) & in_block_, half, unit.kv_head, halo_block);
-      }
-    });
+    for_each_stage(
+        units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int halo_block) {
+          const bool halo = Traits::kPool > 1 && key > 0;
+          const std::uint32_t full = layout_.key_full(n);
+          layout_.wait_for_free_keys(n);
+          if (lane_ == 0)
+            barrier_arrive_expect(full,
+                                  bytes_of(last_key - key) + (halo ? Traits::kHalves * kHaloKeys * 128 : 0));
+          copy_tiles(layout_.keys(n), args_.key_map, full, unit, key, last_key, block);
+          if (halo && lane_ >= 4 && lane_ < 4 + Traits::kHalves) {
+            const int half = lane_ - 4;
+            tma_load(layout_.keys(n) + Traits::kStageTiles * Traits::kTileBytes + half * Traits::kHalfBytes +
+                         (kTileKeys - kHaloKeys) * 128,
+                     args_.halo_map, full, 0, (key - kHaloKeys) & in_block_, half, unit.kv_head, halo_block);
+          }
+        });
   }
 
-  /// Every kValueCopyWarps-th stage. kNeeded: only rows that some query row gives weight, once the weights are
-  /// there.
+  /// Every kValueCopyWarps-th stage. kNeeded: only rows that some query row gives weight, once the weights
+  /// are there.
   template <bool kNeeded>
   __device__ void run_values(const DecodeUnits& units, int warp) {
     constexpr int kLanesARow = Traits::kDim / 8;
@@ -46,7 +49,8 @@ class DecodeCopies {
     for_each_stage(units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int) {
       if (n % Traits::kValueCopyWarps != warp) return;
       const auto* const base = static_cast<const Element*>(args_.value.data) +
-                               unit.kv_head * args_.value.head_stride + row * args_.value.token_stride + 8 * piece;
+                               unit.kv_head * args_.value.head_stride + row * args_.value.token_stride +
+                               8 * piece;
       layout_.wait_for_free_values(n);
       std::uint32_t needed[] = {0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF};
       if constexpr (kNeeded) {
@@ -65,14 +69,13 @@ class DecodeCopies {
         const int part_key = key + 8 * part;
         const std::int64_t part_block = __shfl_sync(~0u, block, part, 8);
         if (part_key >= last_key) break;
-        const Element* from = base + part_block * args_.value.block_stride +
-                              (part_key & in_block_) * args_.value.token_stride;
+        const Element* from =
+            base + part_block * args_.value.block_stride + (part_key & in_block_) * args_.value.token_stride;
         const std::uint32_t wanted = needed[part / 2] >> (8 * (part & 1) + row);
 #pragma unroll
         for (int i = 0; i < 8; i += kRows) {
           const int r = 8 * (part & 1) + i;
-          const std::uint32_t at =
-              (to + part / 2 * Traits::kTileBytes + r * 128) ^ ((((i + row) & 7) << 4));
+          const std::uint32_t at = (to + part / 2 * Traits::kTileBytes + r * 128) ^ ((((i + row) & 7) << 4));
           if (!kNeeded || (wanted >> i & 1) != 0) copy_async_16(at, from);
           from += kRows * args_.value.token_stride;
         }
@@ -120,8 +123,8 @@ class DecodeCopies {
   }
 
   /// A lane a tile, or 8 keys of it.
-  __device__ void copy_tiles(std::uint32_t to, const CUtensorMap& map, std::uint32_t full, const DecodeUnit& unit,
-                             int key, int last_key, int block) const {
+  __device__ void copy_tiles(std::uint32_t to, const CUtensorMap& map, std::uint32_t full,
+                             const DecodeUnit& unit, int key, int last_key, int block) const {
     __syncwarp();  // the bytes are announced
     const int part = lane_ % 8;
     const int part_key = key + 8 * part;
@@ -131,7 +134,8 @@ class DecodeCopies {
       if (part % 2 == 0) tma_load(tile, map, full, 0, part_key & in_block_, 0, unit.kv_head, block);
     } else {
       for (int half = 0; half < Traits::kHalves; ++half)
-        tma_load(tile + half * Traits::kHalfBytes + part % 2 * 1024, map, full, 0, 0, half, unit.kv_head, block);
+        tma_load(tile + half * Traits::kHalfBytes + part % 2 * 1024, map, full, 0, 0, half, unit.kv_head,
+                 block);
     }
   }
 

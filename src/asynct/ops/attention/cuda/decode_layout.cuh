@@ -21,7 +21,8 @@ struct DecodeTraits {
   static constexpr int kHalfBytes = kTileKeys * 128;
   static constexpr int kTileBytes = kHalves * kHalfBytes;
   static constexpr int kStageTiles = kStageKeys / kTileKeys;
-  static constexpr int kKeyBytes = (kStageTiles + 1) * kTileBytes;  // the last: kHaloKeys rows before the others
+  static constexpr int kKeyBytes =
+      (kStageTiles + 1) * kTileBytes;  // the last: kHaloKeys rows before the others
   static constexpr int kValueBytes = kStageTiles * kTileBytes;
   static constexpr int kWeightTileBytes = 256 * kRowBlocks;  // operands: 8 bytes a lane and block of rows
   static constexpr int kWeightBytes = kStageTiles * kWeightTileBytes;
@@ -30,7 +31,8 @@ struct DecodeTraits {
   // three others' share of the memory.
   static constexpr int kKeyStages = kDim == 64 ? 10 : 6;
   static constexpr int kValueStages = kDim == 64 ? 10 : 5;
-  static constexpr int kWeightStages = kDim == 64 ? 16 : 16 / kRowBlocks;  // scores may run this far ahead of sums
+  static constexpr int kWeightStages =
+      kDim == 64 ? 16 : 16 / kRowBlocks;  // scores may run this far ahead of sums
 
   static constexpr int kSumBytes = 8 * kRowBlocks * kDim * 4;  // of a chunk
   static constexpr int kSumStages = 2 / kRowBlocks;
@@ -171,9 +173,9 @@ struct DecodeUnits {
   }
 };
 
-/// Where lane i finds row i % 8 of matrix i / 8 of 16 keys and 16 columns. Row c = 8 j + 2 t + e of an operand
-/// is key 4 t + 2 j + e: a lane of a quad gets 4 consecutive keys. Columns 16 i: exclusive-or with i % 4 << 5,
-/// and 64 columns further.
+/// Where lane i finds row i % 8 of matrix i / 8 of 16 keys and 16 columns. Row c = 8 j + 2 t + e of an
+/// operand is key 4 t + 2 j + e: a lane of a quad gets 4 consecutive keys. Columns 16 i: exclusive-or with i
+/// % 4 << 5, and 64 columns further.
 __device__ inline std::uint32_t decode_operand_row(int lane) {
   const int r = lane & 7;
   const int matrix = lane >> 3;

@@ -30,8 +30,7 @@ class DecodeScores {
       const int end = n + divide_up(last_key - first_key, kStageKeys);
       if (mine >= end) return;
       start(unit);
-      for (; mine < end; mine += Traits::kScoreWarps)
-        weigh_stage(mine, first_key + (mine - n) * kStageKeys, last_key);
+      for (; mine < end; mine += Traits::kScoreWarps) weigh_stage(mine, first_key + (mine - n) * kStageKeys);
     });
   }
 
@@ -60,29 +59,28 @@ class DecodeScores {
     }
   }
 
-  __device__ void weigh_stage(int n, int first_key, int last_key) {
+  __device__ void weigh_stage(int n, int first_key) {
     layout_.wait_for_keys(n);
     const std::uint32_t keys = layout_.keys(n) + operand_row_;
+    float x[Traits::kStageTiles][2][4];
+    score(keys, x);
 #pragma unroll
     for (int block = 0; block < Traits::kRowBlocks; ++block) history_[block] = {};
     if (Traits::kPool > 1 && first_key > 0) {
       // Only the tile's last keys are there; what else lies in it gives scores that nobody reads.
-      float x[2][4], sum[4];
-      score(keys + Traits::kStageTiles * Traits::kTileBytes, x);
+      float before[1][2][4], sum[4];
+      score(keys + Traits::kStageTiles * Traits::kTileBytes, before);
 #pragma unroll
-      for (int block = 0; block < Traits::kRowBlocks; ++block) pool_scores(block, x, sum);
+      for (int block = 0; block < Traits::kRowBlocks; ++block) pool_scores(block, before[0], sum);
     }
     layout_.wait_for_free_weights(n);
-#pragma unroll 2
+#pragma unroll
     for (int tile = 0; tile < Traits::kStageTiles; ++tile) {
+      // Scores past the end are of what lies there, but no row sees them.
       const int key = first_key + tile * kTileKeys;
-      std::uint32_t needed = 0;
-      if (key < last_key) {
-        float x[2][4];
-        score(keys + tile * Traits::kTileBytes, x);
-        const std::uint32_t to = layout_.weights(n) + tile * Traits::kWeightTileBytes;
-        needed = args_.form.plain ? weigh<true>(key, x, to) : weigh<false>(key, x, to);
-      }
+      const std::uint32_t to = layout_.weights(n) + tile * Traits::kWeightTileBytes;
+      const std::uint32_t needed =
+          args_.form.plain ? weigh<true>(key, x[tile], to) : weigh<false>(key, x[tile], to);
       if (lane_ == 0) store_shared(layout_.needed(n) + 4 * tile, needed);
     }
     __syncwarp();
@@ -92,31 +90,39 @@ class DecodeScores {
     }
   }
 
-  /// <q, k> of a tile: x[block][i] belongs to row g + 8 block and key 4 t + i.
-  __device__ void score(std::uint32_t keys, float (&x)[2][4]) const {
-    float sums[2][4] = {};
+  /// <q, k> of some tiles at once, so that products wait for each other less: x[tile][block][i] belongs to
+  /// row g + 8 block and key 4 t + i.
+  template <int kTiles>
+  __device__ void score(std::uint32_t keys, float (&x)[kTiles][2][4]) const {
+    float sums[kTiles][2][4] = {};
 #pragma unroll
     for (int i = 0; i < Traits::kDim / 16; ++i) {
-      std::uint32_t b[4], a[4];
-      load_matrices(b, (keys + i / 4 * Traits::kHalfBytes) ^ (i % 4 << 5));
+      std::uint32_t a[4];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         a[2 * half] = query_[0][i][half];
         a[2 * half + 1] = Traits::kRowBlocks > 1 ? query_[Traits::kRowBlocks - 1][i][half] : 0;
       }
-      multiply_add<Element>(sums[0], a, b[0], b[1]);
-      multiply_add<Element>(sums[1], a, b[2], b[3]);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        std::uint32_t b[4];
+        load_matrices(b, (keys + tile * Traits::kTileBytes + i / 4 * Traits::kHalfBytes) ^ (i % 4 << 5));
+        multiply_add<Element>(sums[tile][0], a, b[0], b[1]);
+        multiply_add<Element>(sums[tile][1], a, b[2], b[3]);
+      }
     }
 #pragma unroll
-    for (int block = 0; block < 2; ++block)
+    for (int tile = 0; tile < kTiles; ++tile)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[block][i] = sums[i >> 1][2 * block + (i & 1)];
+      for (int block = 0; block < 2; ++block)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[tile][block][i] = sums[tile][i >> 1][2 * block + (i & 1)];
   }
 
   __device__ void pool_scores(int block, const float (&x)[2][4], float (&sum)[4]) {
     float r[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) r[i] = args_.form.pool_relu ? pooled<true>(x[block][i]) : pooled<false>(x[block][i]);
+    for (int i = 0; i < 4; ++i) r[i] = fmaxf(x[block][i], args_.form.pool_floor);
     pool<Traits::kPool>(r, history_[block], lane_, sum);
   }
 

@@ -53,8 +53,8 @@ class DecodeSums {
       uint2 weights[Traits::kRowBlocks];
 #pragma unroll
       for (int block = 0; block < Traits::kRowBlocks; ++block)
-        weights[block] = load_shared_8(layout_.weights(n) + tile * Traits::kWeightTileBytes + 256 * block +
-                                       8 * lane_);
+        weights[block] =
+            load_shared_8(layout_.weights(n) + tile * Traits::kWeightTileBytes + 256 * block + 8 * lane_);
       // What lies where no weight is may be another row's, or no number.
       const std::uint32_t low = pair_mask(keys);
       const std::uint32_t high = pair_mask(keys >> 2);

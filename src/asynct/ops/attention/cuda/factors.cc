@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "asynct/base/error.h"
-#include "asynct/ops/attention/cuda/policy.h"
 
 namespace asynct::cuda {
 namespace {
@@ -28,19 +28,18 @@ AttentionFactors attention_factors(const AttentionConfig& config, const Attentio
   const bool plain =
       divides_exactly(config.scale, dtype) && all_equal(params.slope, 1) && all_equal(params.bias, 0);
   AttentionFactors factors;
-  factors.form = {.pool_relu = config.pool_relu,
+  factors.form = {.pool_floor = config.pool_relu ? 0 : -std::numeric_limits<float>::infinity(),
                   .most = plain ? 1 / config.scale : 1,
                   .plain = plain};
   const auto of = [](const std::vector<float>& values, std::size_t head, float absent) {
     return values.empty() ? absent : values[head];
   };
   const float scale = plain ? 1 : config.scale;
-  const float pool_scale = scale / static_cast<float>(config.pool_size) / (config.pool_relu ? kReluScale : 1);
   for (std::size_t head = 0; head < static_cast<std::size_t>(config.heads); ++head)
     factors.heads.push_back(
         {.slope = of(params.slope, head, 1) * scale,
          .bias = of(params.bias, head, 0),
-         .sigma = of(params.sigma, head, 0) * pool_scale,
+         .sigma = of(params.sigma, head, 0) * scale / static_cast<float>(config.pool_size),
          .gain = of(params.gain, head, 1) * (plain ? config.scale : 1)});
   return factors;
 }

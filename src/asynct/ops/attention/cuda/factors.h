@@ -13,8 +13,8 @@ struct AttentionFactors {
   WeightForm form;
 };
 
-/// AttentionConfig's formula as the kernels take it. Error unless scale > 0: scores and raw products must have
-/// one sign.
+/// AttentionConfig's formula as the kernels take it. Error unless scale > 0: scores and raw products must
+/// have one sign.
 AttentionFactors attention_factors(const AttentionConfig& config, const AttentionHeadParams& params,
                                    DType dtype);
 

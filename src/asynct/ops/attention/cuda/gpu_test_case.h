@@ -135,87 +135,116 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
   value.data = cache.data() + value_at;
 }
 
+/// A launch of decode with its buffers, outputs poisoned.
+struct DecodeLaunch {
+  DecodeLaunch(const Setting& setting, const std::vector<TestSequence>& sequences,
+               std::int32_t poisoned_below = 0)
+      : step(setting, sequences, poisoned_below), out(step.query.size()) {
+    const AttentionConfig& config = setting.config;
+    plan.build(step.query_start, step.context_length, config.kv_heads);
+    units = DeviceBuffer<DecodeUnit>(plan.units);
+    partial = DeviceBuffer<float>(static_cast<std::size_t>(plan.slots * kDecodeRows * config.head_dim));
+    arrived = DeviceBuffer<std::uint32_t>(static_cast<std::size_t>(2 * plan.slots));
+    out.fill_bytes(0xFF);
+    partial.fill_bytes(0xFF);
+    arrived.fill_bytes(0);
+    const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
+    args = {.query = step.query.data(),
+            .out = out.data(),
+            .query_stride = columns,
+            .out_stride = columns,
+            .block_table = step.table.data(),
+            .factors = step.factors.data(),
+            .units = units.data(),
+            .partial = partial.data(),
+            .arrived = arrived.data(),
+            .slots = plan.slots,
+            .unit_count = static_cast<std::int32_t>(plan.units.size()),
+            .max_blocks = step.max_blocks,
+            .block_shift = step.block_shift,
+            .group = config.heads / config.kv_heads,
+            .most_rows = step.most_rows,
+            .form = step.form,
+            .skip_values = setting.skip_values};
+    set_cache(args, step.key, step.value, setting.dtype, step.blocks, setting.block_size, config.kv_heads,
+              config.head_dim);
+  }
+
+  DeviceStep step;
+  DecodePlan plan;
+  DeviceBuffer<DecodeUnit> units;
+  DeviceBuffer<std::uint16_t> out;
+  DeviceBuffer<float> partial;
+  DeviceBuffer<std::uint32_t> arrived;
+  DecodeArgs args;
+};
+
+/// And of prefill.
+struct PrefillLaunch {
+  PrefillLaunch(const Setting& setting, const std::vector<TestSequence>& sequences)
+      : step(setting, sequences), out(step.query.size()) {
+    const AttentionConfig& config = setting.config;
+    plan.build(step.query_start, step.context_length, config.kv_heads, config.heads / config.kv_heads);
+    units = DeviceBuffer<PrefillUnit>(plan.units);
+    span_sums =
+        DeviceBuffer<float>(static_cast<std::size_t>(std::int64_t{256} * kPrefillRows * config.head_dim));
+    out.fill_bytes(0xFF);
+    span_sums.fill_bytes(0xFF);
+    const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
+    args = {.out = out.data(),
+            .out_stride = columns,
+            .block_table = step.table.data(),
+            .factors = step.factors.data(),
+            .units = units.data(),
+            .span_sums = span_sums.data(),
+            .unit_count = static_cast<std::int32_t>(plan.units.size()),
+            .max_blocks = step.max_blocks,
+            .block_shift = step.block_shift,
+            .form = step.form};
+    set_tensors(args,
+                {.dtype = setting.dtype,
+                 .query = step.query.data(),
+                 .query_stride = columns,
+                 .rows = step.query_start.back(),
+                 .heads = config.heads,
+                 .kv_heads = config.kv_heads,
+                 .head_dim = config.head_dim,
+                 .blocks = step.blocks,
+                 .block_size = setting.block_size},
+                step.key, step.value);
+  }
+
+  DeviceStep step;
+  PrefillPlan plan;
+  DeviceBuffer<PrefillUnit> units;
+  DeviceBuffer<std::uint16_t> out;
+  DeviceBuffer<float> span_sums;
+  PrefillArgs args;
+};
+
 /// Output rows of all sequences as the element type's bits.
 inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vector<TestSequence>& sequences,
                                          std::int32_t poisoned_below = 0) {
-  const DeviceStep step(setting, sequences, poisoned_below);
   const AttentionConfig& config = setting.config;
-  const std::int64_t dims = config.head_dim;
-  DecodePlan plan;
-  plan.build(step.query_start, step.context_length, config.kv_heads);
-  const DeviceBuffer<DecodeUnit> units(plan.units);
-  DeviceBuffer<std::uint16_t> out(step.query.size());
-  DeviceBuffer<float> partial(static_cast<std::size_t>(plan.slots * kDecodeRows * dims));
-  DeviceBuffer<std::uint32_t> arrived(static_cast<std::size_t>(2 * plan.slots));
-  out.fill_bytes(0xFF);
-  partial.fill_bytes(0xFF);
-  arrived.fill_bytes(0);
-  DecodeArgs args = {.query = step.query.data(),
-                     .out = out.data(),
-                     .query_stride = config.heads * dims,
-                     .out_stride = config.heads * dims,
-                     .block_table = step.table.data(),
-                     .factors = step.factors.data(),
-                     .units = units.data(),
-                     .partial = partial.data(),
-                     .arrived = arrived.data(),
-                     .slots = plan.slots,
-                     .unit_count = static_cast<std::int32_t>(plan.units.size()),
-                     .max_blocks = step.max_blocks,
-                     .block_shift = step.block_shift,
-                     .group = config.heads / config.kv_heads,
-                     .most_rows = step.most_rows,
-                     .form = step.form,
-                     .skip_values = setting.skip_values};
-  set_cache(args, step.key, step.value, setting.dtype, step.blocks, setting.block_size, config.kv_heads, config.head_dim);
+  DecodeLaunch launch(setting, sequences, poisoned_below);
   // The second launch begins while the first one ends, on the same partial sums.
-  DeviceBuffer<std::uint16_t> earlier(step.query.size());
+  DeviceBuffer<std::uint16_t> earlier(launch.out.size());
   earlier.fill_bytes(0xFF);
-  DecodeArgs before = args;
+  DecodeArgs before = launch.args;
   before.out = earlier.data();
   run_decode(before, setting.dtype, config.head_dim, config.pool_size, nullptr);
-  run_decode(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
-  std::vector<std::uint16_t> first = out.download();
+  run_decode(launch.args, setting.dtype, config.head_dim, config.pool_size, nullptr);
+  std::vector<std::uint16_t> first = launch.out.download();
   EXPECT_EQ(earlier.download(), first);
-  for (const std::uint32_t count : arrived.download()) EXPECT_EQ(count, 0u);
+  for (const std::uint32_t count : launch.arrived.download()) EXPECT_EQ(count, 0u);
   return first;
 }
 
 inline std::vector<std::uint16_t> prefill(const Setting& setting,
                                           const std::vector<TestSequence>& sequences) {
-  const DeviceStep step(setting, sequences);
-  const AttentionConfig& config = setting.config;
-  const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
-  PrefillPlan plan;
-  plan.build(step.query_start, step.context_length, config.kv_heads, config.heads / config.kv_heads);
-  const DeviceBuffer<PrefillUnit> units(plan.units);
-  DeviceBuffer<float> span_sums(
-      static_cast<std::size_t>(std::int64_t{256} * kPrefillRows * config.head_dim));
-  DeviceBuffer<std::uint16_t> out(step.query.size());
-  out.fill_bytes(0xFF);
-  PrefillArgs args = {.out = out.data(),
-                      .out_stride = columns,
-                      .block_table = step.table.data(),
-                      .factors = step.factors.data(),
-                      .units = units.data(),
-                      .span_sums = span_sums.data(),
-                      .unit_count = static_cast<std::int32_t>(plan.units.size()),
-                      .max_blocks = step.max_blocks,
-                      .block_shift = step.block_shift,
-                       .form = step.form};
-  set_tensors(args,
-              {.dtype = setting.dtype,
-               .query = step.query.data(),
-               .query_stride = columns,
-               .rows = step.query_start.back(),
-               .heads = config.heads,
-               .kv_heads = config.kv_heads,
-               .head_dim = config.head_dim,
-               .blocks = step.blocks,
-               .block_size = setting.block_size},
-              step.key, step.value);
-  run_prefill(args, setting.dtype, config.head_dim, config.pool_size, nullptr);
-  return out.download();
+  const PrefillLaunch launch(setting, sequences);
+  run_prefill(launch.args, setting.dtype, setting.config.head_dim, setting.config.pool_size, nullptr);
+  return launch.out.download();
 }
 
 inline void expect_close(const Setting& setting, const std::vector<TestSequence>& sequences,

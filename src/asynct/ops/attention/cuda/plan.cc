@@ -66,4 +66,34 @@ void PrefillPlan::build(std::span<const std::int32_t> query_start,
   });
 }
 
+std::int32_t mixed_decode_blocks(const DecodePlan& decode, const PrefillPlan& prefill, std::int32_t head_dim,
+                                 std::int32_t multiprocessors) {
+  // Measured on an H200, D 128 (docs/notes/hopper-attention.md): a block alone streams this much, all of them
+  // together no more than that, and a tile of 128 rows and keys takes so long.
+  constexpr double kBytesAMicrosecond = 85e3;
+  constexpr double kMostBytesAMicrosecond = 4.3e6;
+  const double tile_microseconds = head_dim == 64 ? 1.0 : 1.5;
+  double bytes = 0;
+  for (const DecodeUnit& unit : decode.units) bytes += 4.0 * head_dim * keys_of(unit);
+  double tiles = 0;
+  for (const PrefillUnit& unit : prefill.units) tiles += divide_up(unit.last_key, 128);
+  const double longest = divide_up(prefill.units.front().last_key, 128);
+  std::int32_t best = 1;
+  double least = 0;
+  for (std::int32_t blocks = 1; blocks < multiprocessors; ++blocks) {
+    const double streaming = bytes / std::min(blocks * kBytesAMicrosecond, kMostBytesAMicrosecond);
+    const std::int32_t others = multiprocessors - blocks;
+    const double rounds = divide_up(static_cast<std::int32_t>(prefill.units.size()), others);
+    // Units go out in rounds of equal length at worst, and evenly at best.
+    const double multiplying =
+        tile_microseconds *
+        std::max(tiles / others, std::min(rounds * longest, tiles / others + longest / 2));
+    const double both = std::max(streaming, multiplying);
+    if (blocks > 1 && both >= least) continue;
+    least = both;
+    best = blocks;
+  }
+  return best;
+}
+
 }  // namespace asynct::cuda

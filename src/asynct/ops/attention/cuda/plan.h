@@ -28,4 +28,9 @@ struct PrefillPlan {
              std::int32_t kv_heads, std::int32_t group);
 };
 
+/// Blocks of a launch of both that go to decode, so that both parts end at about the same time: 1 to
+/// multiprocessors - 1. Both plans have units.
+std::int32_t mixed_decode_blocks(const DecodePlan& decode, const PrefillPlan& prefill, std::int32_t head_dim,
+                                 std::int32_t multiprocessors);
+
 }  // namespace asynct::cuda

@@ -80,12 +80,32 @@ TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
   EXPECT_EQ(rows.size(), 1400u);
 }
 
+TEST(MixedPlan, gives_decode_more_blocks_the_more_it_reads) {
+  const auto blocks = [](std::int32_t decoding, std::int32_t prefilling) {
+    std::vector<std::int32_t> rows = {0};
+    for (std::int32_t i = 0; i < std::max(decoding, prefilling); ++i) rows.push_back(rows.back() + 1);
+    DecodePlan decode;
+    decode.build(std::span(rows).first(static_cast<std::size_t>(decoding + 1)),
+                 std::vector<std::int32_t>(static_cast<std::size_t>(decoding), 1024), 4);
+    std::vector<std::int32_t> start = {0};
+    for (std::int32_t i = 0; i < prefilling; ++i) start.push_back(start.back() + 512);
+    PrefillPlan prefill;
+    prefill.build(start, std::vector<std::int32_t>(static_cast<std::size_t>(prefilling), 2560), 4, 2);
+    return mixed_decode_blocks(decode, prefill, 128, 132);
+  };
+  EXPECT_GE(blocks(1, 1), 1);
+  EXPECT_LT(blocks(1, 64), blocks(128, 8));
+  EXPECT_LT(blocks(128, 64), blocks(128, 8));
+  EXPECT_GT(blocks(1000, 1), blocks(128, 8));
+  EXPECT_LE(blocks(1000, 1), 131);
+}
+
 TEST(AttentionFactors, hold_scale_and_pool_size) {
   const AttentionConfig config = {.heads = 2, .kv_heads = 1, .head_dim = 64, .scale = 0.3F, .pool_size = 2};
   const AttentionFactors factors = attention_factors(config, {.sigma = {1, 2}, .gain = {1, 3}}, DType::bf16);
   EXPECT_FLOAT_EQ(factors.heads[1].slope, 0.3F);
   EXPECT_FLOAT_EQ(factors.heads[1].bias, 0);
-  EXPECT_FLOAT_EQ(factors.heads[1].sigma * kReluScale, 0.3F);
+  EXPECT_FLOAT_EQ(factors.heads[1].sigma, 0.3F);
   EXPECT_FLOAT_EQ(factors.heads[1].gain, 3);
   EXPECT_FALSE(factors.form.plain);
   EXPECT_EQ(factors.form.most, 1);
@@ -98,7 +118,7 @@ TEST(AttentionFactors, leave_powers_of_two_to_the_gain) {
     const AttentionFactors factors = attention_factors(config, {.sigma = {1}, .gain = {3}}, dtype);
     EXPECT_TRUE(factors.form.plain);
     EXPECT_EQ(factors.form.most, 1024);
-    EXPECT_EQ(factors.heads[0].sigma * kReluScale, 0.5F);
+    EXPECT_EQ(factors.heads[0].sigma, 0.5F);
     EXPECT_EQ(factors.heads[0].gain, 3 / 1024.F);
   }
   EXPECT_FALSE(attention_factors(config, {.sigma = {1}, .bias = {0.5F}}, DType::bf16).form.plain);

@@ -33,9 +33,6 @@ inline constexpr std::int32_t kSumWarps = 4;
 /// And of prefill: two warpgroups' 64.
 inline constexpr std::int32_t kPrefillRows = 128;
 
-/// Of scores that are pooled with relu.
-inline constexpr float kReluScale = 0x1p-60F;
-
 constexpr std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
 constexpr std::int32_t chunks_of(std::int32_t context) { return divide_up(context, kChunkKeys); }
 constexpr std::int32_t spans_of(std::int32_t context) { return divide_up(chunks_of(context), kSpanChunks); }

@@ -64,7 +64,7 @@ void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, st
   if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
   by_head_dim("prefill", head_dim, [&]<int kDim>() {
     by_pool_size("prefill", pool_size, [&]<int kPool>() {
-      if (args.form.plain && args.form.pool_relu) return launch<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
+      if (args.form.plain) return launch<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
       launch<PrefillTraits<__nv_bfloat16, kDim, kPool, false>>(args, stream);
     });
   });

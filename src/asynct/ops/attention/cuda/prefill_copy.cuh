@@ -10,8 +10,9 @@ namespace asynct::cuda {
 template <class Traits, bool kOfKeys>
 class PrefillCopies {
  public:
-  __device__ PrefillCopies(const PrefillArgs& args, const PrefillLayout<Traits>& layout, int warp, int lane)
-      : args_(args), layout_(layout), warp_(warp), lane_(lane) {}
+  __device__ PrefillCopies(const PrefillArgs& args, const PrefillLayout<Traits>& layout, PrefillShare share,
+                           int warp, int lane)
+      : args_(args), layout_(layout), share_(share), warp_(warp), lane_(lane) {}
 
   __device__ void run() {
     const int copy = warp_ * kCopies + lane_ % kCopies;
@@ -21,8 +22,8 @@ class PrefillCopies {
     const CUtensorMap& map = kOfKeys ? args_.key_map : args_.value_map;
     const int in_block = (1 << args_.block_shift) - 1;
     int n = 0;  // tiles so far
-    for (int round = 0; prefill_unit(round) < args_.unit_count; ++round) {
-      const PrefillUnit unit = args_.units[prefill_unit(round)];
+    for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
+      const PrefillUnit unit = args_.units[share_.unit(round)];
       const std::int32_t* const table =
           args_.block_table + static_cast<std::int64_t>(unit.sequence) * args_.max_blocks;
       const int column = static_cast<int>(unit.kv_head * view.head_stride) + 64 * half;
@@ -40,8 +41,9 @@ class PrefillCopies {
         if (lane_ == 0) barrier_arrive_expect(full, Traits::kTileBytes / 2);
         __syncwarp();
         if (lane_ < kCopies)
-          tma_load((kOfKeys ? layout_.keys(n) : layout_.values(n)) + half * Traits::kHalfBytes + 16 * part * 128,
-                   map, full, column + static_cast<int>((key & in_block) * view.token_stride), 0, 0, 0, block);
+          tma_load(
+              (kOfKeys ? layout_.keys(n) : layout_.values(n)) + half * Traits::kHalfBytes + 16 * part * 128,
+              map, full, column + static_cast<int>((key & in_block) * view.token_stride), 0, 0, 0, block);
         __syncwarp();
       }
     }
@@ -73,6 +75,7 @@ class PrefillCopies {
 
   const PrefillArgs& args_;
   const PrefillLayout<Traits>& layout_;
+  const PrefillShare share_;
   const int warp_, lane_;
 };
 

@@ -7,7 +7,7 @@
 // What the warps of a block of prefill share: sizes, places in shared memory, barriers, the walk over units.
 namespace asynct::cuda {
 
-/// kIsPlain: form.plain with pool_relu.
+/// kIsPlain: form.plain.
 template <class ElementType, int kHeadDim, int kPoolSize, bool kIsPlain>
 struct PrefillTraits {
   using Element = ElementType;
@@ -28,7 +28,7 @@ struct PrefillTraits {
   static constexpr int kTileBytes = kHalves * kHalfBytes;
   static constexpr int kSumBytes = kRows * kDim * 4;
 
-  static_assert(kGroups == 2, "the warpgroups take turns");
+  static_assert(kGroups == 2, "registers");
   static_assert(kKeyStages < 7, "places of units");
   static_assert(kRows == kKeys, "queries come through the ring of keys");
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
@@ -54,8 +54,8 @@ struct PrefillLayout {
   /// Sums of a span's chunks; at a unit's end its output.
   __device__ std::uint32_t sums(int group) const { return base + kSums + group * 64 * Traits::kDim * 4; }
 
-  /// The round's unit. With four of them none is overwritten that a warpgroup still reads: between two of a place
-  /// lie more tiles of keys than the ring holds.
+  /// The round's unit. With four of them none is overwritten that a warpgroup still reads: between two of a
+  /// place lie more tiles of keys than the ring holds.
   __device__ std::uint32_t unit(int round) const { return base + kUnits + round % 4 * 32; }
 
   __device__ std::uint32_t key_full(int n) const { return barrier(n % Traits::kKeyStages); }
@@ -95,12 +95,15 @@ struct PrefillLayout {
   __device__ std::uint32_t barrier(int index) const { return base + kBarriers + 8 * index; }
 };
 
-/// The units of a block: every gridDim.x-th, forth and back, so that none gets the longest of each round.
-__device__ inline int prefill_unit(int round) {
-  const int block = static_cast<int>(blockIdx.x);
-  const int blocks = static_cast<int>(gridDim.x);
-  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-}
+/// The units of one of `blocks` blocks: every blocks-th, forth and back, so that none gets the longest of
+/// each round.
+struct PrefillShare {
+  int block;
+  int blocks;
+  __device__ int unit(int round) const {
+    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  }
+};
 
 template <class Traits>
 __device__ inline int prefill_tiles(const PrefillUnit& unit) {

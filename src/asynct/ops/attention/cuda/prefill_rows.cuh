@@ -13,9 +13,11 @@ class PrefillRows {
  public:
   using Element = typename Traits::Element;
 
-  __device__ PrefillRows(const PrefillArgs& args, const PrefillLayout<Traits>& layout, int group, int thread)
+  __device__ PrefillRows(const PrefillArgs& args, const PrefillLayout<Traits>& layout, PrefillShare share,
+                         int group, int thread)
       : args_(args),
         layout_(layout),
+        share_(share),
         keys_(wgmma::operand(layout.keys(0), 1024, 16)),
         values_(wgmma::operand(layout.values(0), 1024, Traits::kHalfBytes)),
         sums_(layout.sums(group) + 16 * thread),
@@ -26,15 +28,13 @@ class PrefillRows {
         most_(pack<Element>(args.form.most, args.form.most)) {}
 
   __device__ void run() {
-    if (group_ == 1) barrier_arrive(kTurn, 256);
-    for (int round = 0; prefill_unit(round) < args_.unit_count; ++round) {
+    for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
       layout_.wait_for_keys(key_count_);
       begin(unit_of(round));
       take_queries();
       multiply();
       write(unit_of(round));
     }
-    if (group_ == 0) barrier_sync(kTurn, 256);  // what the other one left
   }
 
  private:
@@ -61,8 +61,7 @@ class PrefillRows {
     }
   }
 
-  static constexpr int kTurn = 1;   // and 2: barriers before a warpgroup's products
-  static constexpr int kAlone = 3;  // and 4: of a warpgroup
+  static constexpr int kBarrier = 1;  // and 2: of a warpgroup
   using Scores = float[Traits::kKeys / 2];
 
   /// The queries as left operands.
@@ -87,15 +86,12 @@ class PrefillRows {
     for (int tile = 0; tile < tiles; ++tile) {
       Scores scores;
       layout_.wait_for_keys(key_count_);
-      barrier_sync(kTurn + group_, 256);
       score(scores);
       if (tile > 0) {
         layout_.wait_for_values(value_count_);
         add_values((tile - 1) % Traits::kChunkTiles != 0);
-        barrier_arrive(kTurn + 1 - group_, 256);
         wgmma::wait<1>();
       } else {
-        barrier_arrive(kTurn + 1 - group_, 256);
         wgmma::wait<0>();
       }
       wgmma::touch(scores);
@@ -119,8 +115,7 @@ class PrefillRows {
   }
 
   __device__ void score(Scores& scores) const {
-    const std::uint64_t keys =
-        wgmma::advance(keys_, key_count_ % Traits::kKeyStages * Traits::kTileBytes);
+    const std::uint64_t keys = wgmma::advance(keys_, key_count_ % Traits::kKeyStages * Traits::kTileBytes);
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kDim / 16; ++i)
@@ -152,7 +147,7 @@ class PrefillRows {
       store_zeros(values + piece / 8 * Traits::kHalfBytes + row * 128 + piece % 8 * 16);
     }
     fence_async_shared();
-    barrier_sync(kAlone + group_, 128);
+    barrier_sync(kBarrier + group_, 128);
   }
 
   /// Scores to weights in place, 16 keys at a time.
@@ -165,8 +160,7 @@ class PrefillRows {
         const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
         float r[4], sum[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          r[k] = Traits::kPlain || args_.form.pool_relu ? pooled<true>(at(k)) : pooled<false>(at(k));
+        for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
         pool<Traits::kPool>(r, history_[half], lane_, sum);
         const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
 #pragma unroll
@@ -201,7 +195,7 @@ class PrefillRows {
     if (chunk % kSpanChunks != 0) add_shared();
     if (!last && (chunk + 1) % kSpanChunks != 0) return keep_shared();
     float* const spans =
-        args_.span_sums + (blockIdx.x * Traits::kRows + 64 * group_) * Traits::kDim + 4 * thread_;
+        args_.span_sums + (share_.block * Traits::kRows + 64 * group_) * Traits::kDim + 4 * thread_;
     if (chunk >= kSpanChunks) {
 #pragma unroll
       for (int i = 0; i < Traits::kSums / 4; ++i) add(i, *reinterpret_cast<const float4*>(spans + i * 512));
@@ -231,8 +225,8 @@ class PrefillRows {
     return make_float4(sum_[4 * i], sum_[4 * i + 1], sum_[4 * i + 2], sum_[4 * i + 3]);
   }
 
-  /// Rows go through shared memory, where this warp's sums of chunks lay, so that each is written whole. Piece
-  /// p of 16 bytes of row r lies where piece p ^ (r % 8) would.
+  /// Rows go through shared memory, where this warp's sums of chunks lay, so that each is written whole.
+  /// Piece p of 16 bytes of row r lies where piece p ^ (r % 8) would.
   __device__ void write(const PrefillUnit& unit) const {
     constexpr int kPieces = Traits::kDim / 8;  // a row
     constexpr int kRowsAtOnce = 32 / kPieces;  // that a warp writes, 512 bytes
@@ -272,6 +266,7 @@ class PrefillRows {
 
   const PrefillArgs& args_;
   const PrefillLayout<Traits>& layout_;
+  const PrefillShare share_;
   const std::uint64_t keys_, values_;  // operands
   const std::uint32_t sums_;           // this thread's sums of chunks
   const int group_, thread_, lane_;    // warpgroup, thread of it

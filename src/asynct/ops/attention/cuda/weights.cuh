@@ -8,15 +8,6 @@
 // row; what a key is pooled with lies in the same lane or in the last keys of the lane before it.
 namespace asynct::cuda {
 
-/// What a score is pooled as; HeadFactors::sigma has the scale's inverse. max(x, 0) as a product that saturates:
-/// the clamp is free, and the units that take maxima are half as many. 1 stands for 2^60 and more, where all
-/// weights are 0 or `most`. NaN becomes 0, but its own key's weight is NaN.
-template <bool kRelu>
-__device__ inline float pooled(float x) {
-  if constexpr (kRelu) return __saturatef(kReluScale * x);
-  return x;
-}
-
 /// The pooled values of the keys before the next tile, as each quad's first lane needs them.
 template <int kPool>
 struct PoolHistory {
