@@ -39,7 +39,7 @@ inline constexpr int kParts = 4;  // of a mass: 16 bits each, which 65,536 token
 
 /// What a block has in shared memory, before its share of the row.
 struct alignas(16) SelectorMemory {
-  std::uint32_t histogram[kParts][kBuckets];
+  std::uint32_t histogram[kParts * kBuckets];  // part by part
   std::uint64_t list[kListSize];
   std::uint64_t largest[kSelectBlocks];  // written by each block of the cluster, as what follows
   std::uint64_t smallest[kSelectBlocks];
@@ -106,7 +106,7 @@ class RowSelector {
     for (int i = threadIdx.x; i < size; i += kSelectThreads)
       reinterpret_cast<uint4*>(share)[i] = __ldcs(vectors + i);
     logits_ = share;
-    for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory_.histogram[0][i] = 0;
+    for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory_.histogram[i] = 0;
     if (threadIdx.x == 0) memory_.listed = 0;
     __syncthreads();
   }
@@ -146,7 +146,7 @@ class RowSelector {
     for (int part = 0; part < kUsedParts; ++part) {
       std::uint64_t sums[kBucketShare] = {};
       for (int rank = 0; rank < kSelectBlocks; ++rank) {
-        const std::uint32_t* const from = in_block(memory_.histogram[part], rank);
+        const std::uint32_t* const from = in_block(memory_.histogram, rank) + part * kBuckets;
 #pragma unroll
         for (int i = 0; i < kBucketShare; ++i) sums[i] += from[threadIdx.x * kBucketShare + i];
       }
@@ -181,7 +181,7 @@ class RowSelector {
   __device__ bool draw_from_head() {
     const int wanted = choice_.top_k > 0 ? choice_.top_k : kHead;
     const int mine = mine_ == kNoLogit ? kFar : bucket_of(key_logit(mine_));
-    if (mine < kFar) atomicAdd(&memory_.histogram[0][mine], 1u);
+    if (mine < kFar) atomicAdd(&memory_.histogram[mine], 1u);
     cluster_sync();
     const bool needs_total = choice_.top_k == 0 && (choice_.top_p < 1 || choice_.min_p == 0);
     if (rank_ == 0) bound_head(wanted);
@@ -352,7 +352,7 @@ class RowSelector {
 
   __device__ void clear_histogram() {
     cluster_sync();
-    for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory_.histogram[0][i] = 0;
+    for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory_.histogram[i] = 0;
     if (threadIdx.x == 0) memory_.listed = 0;
     cluster_sync();
   }
@@ -363,7 +363,7 @@ class RowSelector {
     each([&](float logit, int token) {
       const std::uint64_t key = logit_key(logit, token);
       if (bucket_of(logit) < kFar && is_in(band, logit, key))
-        atomicAdd(&memory_.histogram[0][bucket_in(band, logit, key, shift)], 1u);
+        atomicAdd(&memory_.histogram[bucket_in(band, logit, key, shift)], 1u);
     });
     cluster_sync();
   }
@@ -378,7 +378,8 @@ class RowSelector {
       const int bucket = bucket_in(band, logit, key, shift);
 #pragma unroll
       for (int part = 0; part < kParts; ++part)
-        atomicAdd(&memory_.histogram[part][bucket], static_cast<std::uint32_t>(units >> 16 * part) & 0xffffu);
+        atomicAdd(&memory_.histogram[part * kBuckets + bucket],
+                  static_cast<std::uint32_t>(units >> 16 * part) & 0xffffu);
     });
     cluster_sync();
   }
