@@ -16,7 +16,7 @@ class EmbeddingOp {
  public:
   using Args = EmbeddingArgs;
   static constexpr int kVector = kVectorSize<Element>;
-  static constexpr int kMostRows = 4;
+  static constexpr int kMostRows = 2;
   struct Values {
     float x[kVector];
   };

@@ -20,6 +20,13 @@ __device__ inline std::uint32_t exp_units(float logit, float largest) {
   return __float_as_uint(e + 1.F) - __float_as_uint(1.F);
 }
 
+/// NaN where one is NaN.
+__device__ inline float larger(float a, float b) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+  return most;
+}
+
 /// A piece of a row that kLanes neighbouring lanes hold, each kCount consecutive tokens; called by whole
 /// warps, in which kLanes may hold different pieces. Tokens beyond the vocabulary are passed over; `piece`
 /// too, when all of it lies there.
@@ -30,29 +37,30 @@ __device__ inline void keep_piece(const LogitPiecesArgs& args, std::int64_t row,
   const int lane = threadIdx.x % kLanes;
   const int first = piece * kPieceTokens + lane * kCount;
   const int count = min(kCount, args.vocabulary - first);
-  std::uint64_t largest = kNoLogit;
-  if (count > 0) {
-    float most = logits[0];
-    int at = 0;
+  float most = -INFINITY;
 #pragma unroll
-    for (int i = 1; i < kCount; ++i) {
-      if (i >= count) continue;
-      if (logits[i] > most || (isnan(logits[i]) && !isnan(most))) most = logits[i], at = i;
-    }
-    largest = logit_key(most, first + at);
-  }
+  for (int i = 0; i < kCount; ++i)
+    if (i < count) most = larger(most, logits[i]);
+  const float mine = most;
 #pragma unroll
-  for (int step = kLanes / 2; step > 0; step /= 2)
-    largest = max(largest, __shfl_xor_sync(~0u, largest, step));
-  const float most = key_logit(largest);
+  for (int step = kLanes / 2; step > 0; step /= 2) most = larger(most, __shfl_xor_sync(~0u, most, step));
   std::uint32_t sum = 0;
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
     if (i < count) sum += exp_units(logits[i], most);
 #pragma unroll
   for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  // The first lane that has the largest says which token it is; of a NaN nobody asks.
+  const int group = static_cast<int>(threadIdx.x % 32) / kLanes * kLanes;
+  const std::uint32_t hits = __ballot_sync(~0u, count > 0 && !(mine < most)) >> group;
   const int pieces = pieces_of(args.vocabulary);
-  if (lane == 0 && piece < pieces) args.pieces[row * pieces + piece] = {largest, sum, 0};
+  if (piece < pieces && lane == __ffs(static_cast<int>(hits)) - 1) {
+    int at = 0;
+#pragma unroll
+    for (int i = kCount - 1; i >= 0; --i)
+      if (i < count && logits[i] == most) at = i;
+    args.pieces[row * pieces + piece] = {logit_key(most, first + at), sum, 0};
+  }
   if (args.first_target == nullptr) return;
   for (int i = args.first_target[row]; i < args.first_target[row + 1]; ++i) {
     const int wanted = args.targets[i].token - first;

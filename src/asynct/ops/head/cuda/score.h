@@ -11,7 +11,7 @@ namespace asynct::cuda {
 
 /// What is kept of kPieceTokens logits of a row.
 struct alignas(16) LogitPiece {
-  std::uint64_t largest;  // logit_key of the piece's choice; kNoLogit: no tokens
+  std::uint64_t largest;  // logit_key of the piece's largest
   std::uint32_t exp_sum;  // sum of exp(logit - largest logit) in units of 2^-23
   std::uint32_t unused;
 };

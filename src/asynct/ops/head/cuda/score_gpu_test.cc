@@ -45,7 +45,7 @@ Scored score(const std::vector<std::vector<float>>& rows, const std::vector<Scor
   const LogitPiecesArgs args = {.pieces = kept.data(),
                                 .target_logits = target_logits.data(),
                                 .targets = device_targets.data(),
-                                .first_target = device_first.data(),
+                                .first_target = targets.empty() ? nullptr : device_first.data(),
                                 .rows = std::ssize(rows),
                                 .vocabulary = static_cast<std::int32_t>(vocabulary)};
   run_logit_pieces(args, device.data(), static_cast<std::int64_t>(stride), dtype, nullptr);

@@ -15,7 +15,7 @@ class NormOp {
  public:
   using Args = NormArgs;
   static constexpr int kVector = kVectorSize<Element>;
-  static constexpr int kMostRows = 4;
+  static constexpr int kMostRows = 2;
   struct Values {
     float x[kVector];
   };

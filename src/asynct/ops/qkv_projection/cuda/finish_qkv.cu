@@ -20,11 +20,12 @@ class FinishQkvOp {
  public:
   using Args = FinishQkvArgs;
   static constexpr int kVector = kVectorSize<Element>;
-  static constexpr int kMostRows = 2;
+  static constexpr int kMostRows = 1;
   struct Values {
     float low[kVector], high[kVector];
     float cos[kVector], sin[kVector];
     std::int64_t slot;
+    std::int32_t position;
   };
 
   static __host__ __device__ int columns(const Args& args) {
@@ -38,38 +39,33 @@ class FinishQkvOp {
         part_(head_ < args.heads                   ? Part::query
               : head_ < args.heads + args.kv_heads ? Part::key
                                                    : Part::value),
-        has_norm_(part_ == Part::query ? args.has_q_norm : part_ == Part::key && args.has_k_norm),
-        low_norm_(norm(), dim_),
-        high_norm_(norm(), dim_ + args.head_dim / 2) {}
+        has_norm_(part_ == Part::query ? args.has_q_norm : part_ == Part::key && args.has_k_norm) {}
 
   __device__ void prefetch(std::int64_t row, Values& values) const {
     values.slot = part_ == Part::query ? 0 : __ldg(args_.slots + row);
-    if (part_ == Part::value || values.slot < 0) return;
-    const std::int32_t position = __ldg(args_.positions + row);
-    if (position < 0 || position >= args_.max_positions) {
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) values.cos[i] = values.sin[i] = __int_as_float(0x7fffffff);
-      return;
-    }
+    values.position = part_ == Part::value ? 0 : __ldg(args_.positions + row);
+  }
+
+  /// Nothing here waits for the slot, and the vectors not for the position.
+  __device__ void load(std::int64_t row, Values& values) const {
+    const Source* const from =
+        static_cast<const Source*>(args_.qkv) + row * args_.qkv_stride + head_ * args_.head_dim + dim_;
+    load_vector(from, values.low);
+    load_vector(from + args_.head_dim / 2, values.high);
+    if (part_ == Part::value) return;
+    const std::int32_t position = is_known(values.position) ? values.position : 0;
     const float* const cos = args_.cos_sin + static_cast<std::int64_t>(position) * args_.head_dim + dim_;
     load_vector(cos, values.cos);
     load_vector(cos + args_.head_dim / 2, values.sin);
   }
 
-  __device__ void load(std::int64_t row, Values& values) const {
-    if (values.slot < 0) return;
-    const Source* const from =
-        static_cast<const Source*>(args_.qkv) + row * args_.qkv_stride + head_ * args_.head_dim + dim_;
-    load_vector(from, values.low);
-    load_vector(from + args_.head_dim / 2, values.high);
-  }
-
   __device__ void store(std::int64_t row, Values& values) const {
     if (values.slot < 0) return;
     if (part_ != Part::value) {
+      // Parameters last: they come from a cache, and registers are what limits threads.
       if (has_norm_) {
-        low_norm_.apply(values.low);
-        high_norm_.apply(values.high);
+        Dyht<kVector>(norm(), dim_).apply(values.low);
+        Dyht<kVector>(norm(), dim_ + args_.head_dim / 2).apply(values.high);
       }
       rotate(values);
     }
@@ -88,11 +84,17 @@ class FinishQkvOp {
 
   __device__ const DyhtParams& norm() const { return part_ == Part::query ? args_.q_norm : args_.k_norm; }
 
+  __device__ bool is_known(std::int32_t position) const {
+    return position >= 0 && position < args_.max_positions;
+  }
+
   /// Products round before they are added, as on the CPU.
-  static __device__ void rotate(Values& values) {
+  __device__ void rotate(Values& values) const {
+    const bool known = is_known(values.position);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      const float a = values.low[i], b = values.high[i], c = values.cos[i], s = values.sin[i];
+      const float a = values.low[i], b = values.high[i], s = values.sin[i];
+      const float c = known ? values.cos[i] : __int_as_float(0x7fffffff);
       values.low[i] = __fsub_rn(__fmul_rn(a, c), __fmul_rn(b, s));
       values.high[i] = __fadd_rn(__fmul_rn(b, c), __fmul_rn(a, s));
     }
@@ -113,7 +115,6 @@ class FinishQkvOp {
   int dim_;
   Part part_;
   bool has_norm_;
-  Dyht<kVector> low_norm_, high_norm_;
 };
 
 void check(const FinishQkvArgs& args, DType dtype, DType qkv_dtype) {

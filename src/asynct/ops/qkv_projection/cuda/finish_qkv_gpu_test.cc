@@ -54,7 +54,9 @@ class FinishQkv {
     for (std::size_t i = 0; i < free.size(); ++i) free[i] = static_cast<std::int64_t>(i);
     std::shuffle(free.begin(), free.end(), random_);
     for (std::int64_t row = 0; row < c.rows; ++row) {
-      positions_.push_back(static_cast<std::int32_t>(random_() % kPositions));
+      const bool unknown = random_() % 16 == 0;
+      positions_.push_back(unknown ? (random_() % 2 == 0 ? -1 : kPositions)
+                                   : static_cast<std::int32_t>(random_() % kPositions));
       slots_.push_back(random_() % 5 == 0 ? -1 : free[static_cast<std::size_t>(row)]);
     }
   }
@@ -120,7 +122,11 @@ class FinishQkv {
         if (is_query || is_key) {
           const Norm& norm = (is_query ? q_norm_ : k_norm_).norm();
           if (c_.has_norms) norm.apply(context, vector.data(), vector.data(), false);
-          rope_.apply(context, vector.data(), positions_[static_cast<std::size_t>(row)]);
+          const std::int32_t position = positions_[static_cast<std::size_t>(row)];
+          if (position >= 0 && position < kPositions)
+            rope_.apply(context, vector.data(), position);
+          else
+            vector.assign(vector.size(), kPoison);
         }
         for (float& value : vector) value = rounded(value, c_.dtype);
         const std::int64_t slot = slots_[static_cast<std::size_t>(row)];

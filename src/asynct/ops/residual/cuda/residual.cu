@@ -17,7 +17,7 @@ class ResidualOp {
  public:
   using Args = ResidualArgs;
   static constexpr int kVector = kVectorSize<Element>;
-  static constexpr int kMostRows = 2;
+  static constexpr int kMostRows = 1;
   struct Values {
     float product[kVector];
     float residual[kVector];

@@ -52,7 +52,11 @@ class BorderSearch {
     Band band;
     double before = 0;
     for (;;) {
-      fill_histogram(band, counts);
+      if (band.bucket >= 0 || counts || !holds_mass_)
+        fill_histogram(band, counts);
+      else
+        clear_list();
+      holds_mass_ = band.bucket < 0 && !counts;
       if (row_.rank == 0) find_bucket(counts, before, reached);
       cluster_sync();
       before = memory_.before;
@@ -63,12 +67,16 @@ class BorderSearch {
     }
   }
 
+  __device__ void clear_list() {
+    if (threadIdx.x == 0) memory_.listed = 0;
+    cluster_sync();
+  }
+
   /// The band's tokens, their number or their mass, by distance at first, then by key.
   __device__ void fill_histogram(const Band& band, bool counts) {
     cluster_sync();
     for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory_.histogram[i] = 0;
-    if (threadIdx.x == 0) memory_.listed = 0;
-    __syncthreads();
+    clear_list();
     row_.each([&](float logit, int token) {
       const std::uint64_t key = logit_key(logit, token);
       if (!is_in(band, logit, key)) return;
@@ -194,6 +202,7 @@ class BorderSearch {
   SelectorMemory& memory_;
   const TokenChoice& choice_;
   std::uint64_t floor_ = 0;
+  bool holds_mass_ = false;  // the histogram is that of all tokens' mass
 };
 
 /// Draws from all tokens.
