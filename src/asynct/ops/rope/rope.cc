@@ -52,10 +52,15 @@ std::size_t Rope::table_bytes(std::int64_t head_dim, std::int64_t positions) {
   return static_cast<std::size_t>(whole_steps * head_dim) * sizeof(float);
 }
 
-void Rope::apply(const OpContext& context, float* head, std::int64_t position) const {
+std::span<const float> Rope::cos_sin(std::int64_t position) const {
   assert(position >= 0 && position < std::ssize(cos_sin_) * kStep && position < max_positions_);
-  const float* const entry =
-      cos_sin_[static_cast<std::size_t>(position / kStep)].data() + position % kStep * 2 * half_;
+  const std::size_t size = 2 * frequency_.size();
+  return std::span(cos_sin_[static_cast<std::size_t>(position / kStep)])
+      .subspan(static_cast<std::size_t>(position % kStep) * size, size);
+}
+
+void Rope::apply(const OpContext& context, float* head, std::int64_t position) const {
+  const float* const entry = cos_sin(position).data();
   rotate_kernel(context.isa())(head, entry, entry + half_, half_);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "asynct/ops/context.h"
@@ -22,6 +23,9 @@ class Rope {
 
   /// Rotates one head vector [D] in place. 0 <= position < what was prepared. No rounding.
   void apply(const OpContext& context, float* head, std::int64_t position) const;
+
+  /// The table's entry of a position that was prepared: cos [D/2], then sin [D/2].
+  std::span<const float> cos_sin(std::int64_t position) const;
 
   static constexpr std::int64_t kStep = 1024;
   /// Bytes of the table when `positions` are prepared.

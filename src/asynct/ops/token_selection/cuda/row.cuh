@@ -1,0 +1,225 @@
+#pragma once
+
+#include "asynct/ops/cuda/cluster.cuh"
+#include "asynct/ops/cuda/vector.cuh"
+#include "asynct/ops/head/cuda/logit_key.cuh"
+#include "asynct/ops/token_selection/cuda/candidates.cuh"
+#include "asynct/ops/token_selection/cuda/selection.h"
+#include "asynct/ops/token_selection/cuda/weight.cuh"
+
+// A row of logits in the shared memory of a cluster's blocks, and what all steps of a choice do with it.
+namespace asynct::cuda {
+
+inline constexpr int kSelectBlocks = 8;
+inline constexpr int kBuckets = 1024;
+inline constexpr int kBucketShare = kBuckets / kSelectThreads;  // buckets of a thread, neighbours
+inline constexpr int kFar = kBuckets - 1;                       // the bucket of what has no mass
+inline constexpr float kBucketsPerE = 23.25F;                   // e^(-kFar / kBucketsPerE) is 2^-63.5
+inline constexpr int kParts = 4;  // of a mass: 16 bits each, which 65,536 tokens of a block cannot overflow
+
+static_assert(kMostTokens <= kSelectBlocks * 65536);
+
+/// What a block has in shared memory, before its share of the row.
+struct alignas(16) SelectorMemory {
+  std::uint32_t histogram[kParts * kBuckets];  // part by part
+  std::uint64_t list[kListSize];
+  std::uint64_t largest[kSelectBlocks];  // written by each block of the cluster, as are the next two
+  std::uint64_t smallest[kSelectBlocks];
+  double mass[kSelectBlocks];
+  int listed;  // entries meant for the list, which may be more than it holds
+  BlockScratch scratch;
+  // Written by the first block.
+  bool done;
+  int bucket;
+  double before;  // the mass, or number, of what comes before the bucket
+  std::uint64_t key;
+};
+
+/// One block's view of a row.
+template <class Element>
+struct Row {
+  SelectorMemory& memory;
+  BlockScratch& scratch;
+  TokenChoice choice;
+  std::int32_t* token;    // where the choice goes
+  const Element* logits;  // the block's share of the row
+  int rank;               // of the block in its cluster
+  int first, count;       // tokens of the share
+  std::uint64_t mine;     // the largest key of the thread's tokens; its token is known at temperature 0 only
+  std::uint64_t largest;  // and of the row
+  float max;              // its logit
+  float bucket_scale;
+  double scale;
+
+  /// Copies the block's share; what lies beyond the vocabulary is never looked at.
+  __device__ Row(const TokenSelectionArgs& args, SelectorMemory& memory, Element* share)
+      : memory(memory), scratch(memory.scratch), logits(share) {
+    constexpr int kVector = kVectorSize<Element>;
+    rank = blockIdx.x % kSelectBlocks;
+    const std::int64_t row = blockIdx.x / kSelectBlocks;
+    first = rank * share_of(args.vocabulary);
+    count = ::max(0, min(share_of(args.vocabulary), args.vocabulary - first));
+    choice = args.choices[row];
+    token = args.tokens + row;
+    const auto* const from = reinterpret_cast<const uint4*>(static_cast<const Element*>(args.logits) +
+                                                            row * args.row_stride + first);
+    const int vectors = (count + kVector - 1) / kVector;
+#pragma unroll 5
+    for (int i = threadIdx.x; i < vectors; i += kSelectThreads)
+      reinterpret_cast<uint4*>(share)[i] = __ldcs(from + i);
+    for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory.histogram[i] = 0;
+    if (threadIdx.x == 0) memory.listed = 0;
+    __syncthreads();
+    find_largest();
+    max = key_logit(largest);
+    scale = 1.0 / choice.temperature;
+    bucket_scale = static_cast<float>(scale) * kBucketsPerE;
+  }
+
+  /// Tokens of a block: whole vectors.
+  static __host__ __device__ int share_of(int vocabulary) {
+    constexpr int kUnit = kSelectBlocks * kVectorSize<Element>;
+    return (vocabulary + kUnit - 1) / kUnit * kVectorSize<Element>;
+  }
+
+  /// visit(logit, token) for the thread's part of the share.
+  template <class Visit>
+  __device__ void each(const Visit& visit) const {
+    for (int i = threadIdx.x; i < count; i += kSelectThreads) visit(static_cast<float>(logits[i]), first + i);
+  }
+
+  __device__ void choose(std::uint64_t key) const {
+    if (rank == 0 && threadIdx.x == 0) *token = is_choice(key) ? key_token(key) : -1;
+  }
+
+  /// Never smaller for a smaller logit. -infinity is far.
+  __device__ int bucket_of(float logit) const {
+    return min(__float2int_rz((max - logit) * bucket_scale), kFar);
+  }
+
+  __device__ double weight(std::uint64_t key) const { return weight_of<true>(key_logit(key), max, scale); }
+
+  /// For sums over many: see weight_of.
+  __device__ double quick_weight(float logit) const { return weight_of<false>(logit, max, scale); }
+
+  /// Sets memory.*field in all blocks; the first block's threads call it.
+  template <class T>
+  __device__ void tell(T SelectorMemory::*field, T value) const {
+    if (threadIdx.x < kSelectBlocks) in_block(&memory, threadIdx.x)->*field = value;
+  }
+
+  /// The sum over the blocks, the same for all, in the order of ranks.
+  __device__ double cluster_sum(double value) const {
+    if (threadIdx.x < kSelectBlocks) in_block(memory.mass, threadIdx.x)[rank] = value;
+    cluster_sync();
+    double sum = 0;
+    for (const double part : memory.mass) sum += part;
+    cluster_sync();
+    return sum;
+  }
+
+  /// Adds the wanted tokens to the first block's list and counts them all, also those that find no room.
+  /// Their order there is any.
+  template <class Wanted>
+  __device__ void collect(const Wanted& wanted) const {
+    int mine = 0;
+    each([&](float logit, int token) { mine += wanted(logit, token) ? 1 : 0; });
+    int at = static_cast<int>(block_sum_before(mine, scratch));
+    const int all = static_cast<int>(block_sum(mine, scratch));
+    __syncthreads();
+    if (threadIdx.x == 0 && all > 0) scratch.first = atomicAdd(in_block(&memory.listed, 0), all);
+    __syncthreads();
+    if (mine == 0) return;
+    at += scratch.first;
+    std::uint64_t* const list = in_block(memory.list, 0);
+    each([&](float logit, int token) {
+      if (!wanted(logit, token)) return;
+      if (at < kListSize) list[at] = logit_key(logit, token);
+      ++at;
+    });
+  }
+
+  /// A thread's buckets, summed over the cluster: masses in kParts parts, or numbers in one. First block
+  /// only.
+  template <int kUsedParts>
+  __device__ void gather_buckets(double (&mass)[kBucketShare]) const {
+    constexpr double kUnits[] = {kUsedParts == 1 ? 1 : 0x1p-63, 0x1p-47, 0x1p-31, 0x1p-15};
+#pragma unroll
+    for (double& sum : mass) sum = 0;
+#pragma unroll
+    for (int part = 0; part < kUsedParts; ++part) {
+      std::uint64_t sums[kBucketShare] = {};
+      for (int other = 0; other < kSelectBlocks; ++other) {
+        const std::uint32_t* const from = in_block(memory.histogram, other) + part * kBuckets;
+#pragma unroll
+        for (int i = 0; i < kBucketShare; ++i) sums[i] += from[threadIdx.x * kBucketShare + i];
+      }
+#pragma unroll
+      for (int i = 0; i < kBucketShare; ++i) mass[i] += static_cast<double>(sums[i]) * kUnits[part];
+    }
+  }
+
+  /// Sums of weights in the order of the first block's sorted list, `before` included, and in `total` of all;
+  /// returns the tokens that min-p keeps.
+  __device__ int weigh_list(int listed, double before, double& total, double (&up_to)[kListShare]) const {
+    double sum = 0;
+    int dropped = listed;
+#pragma unroll
+    for (int i = 0; i < kListShare; ++i) {
+      const int at = threadIdx.x * kListShare + i;
+      const double one = at < listed ? weight(memory.list[at]) : 0;
+      if (at < listed && one < choice.min_p) dropped = min(dropped, at);
+      up_to[i] = sum += one;
+    }
+    before += block_sum_before(sum, scratch);
+#pragma unroll
+    for (double& mass : up_to) mass += before;
+    total = block_sum(sum, scratch);
+    return block_first(dropped, listed, scratch);
+  }
+
+  /// The first entry of the list where a sum is reached; `listed` where none is.
+  template <class Reached>
+  __device__ int first_in_list(const double (&up_to)[kListShare], int listed, const Reached& reached) const {
+    int found = listed;
+#pragma unroll
+    for (int i = kListShare - 1; i >= 0; --i) {
+      const int at = threadIdx.x * kListShare + i;
+      if (at < listed && reached(up_to[i])) found = at;
+    }
+    return block_first(found, listed, scratch);
+  }
+
+  __device__ double mass_at(const double (&up_to)[kListShare], int at) const {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kListShare; ++i)
+      if (threadIdx.x * kListShare + i == at) scratch.sums[0] = up_to[i];
+    __syncthreads();
+    return scratch.sums[0];
+  }
+
+ private:
+  __device__ void find_largest() {
+    mine = kNoLogit;
+    if (choice.temperature == 0) {
+      each([&](float logit, int token) { mine = ::max(mine, logit_key(logit, token)); });
+    } else {  // which token it is does not matter
+      float most = -INFINITY;
+      bool has_nan = false;
+      each([&](float logit, int) {
+        most = fmaxf(most, logit);
+        has_nan |= isnan(logit);
+      });
+      mine = logit_key(has_nan ? NAN : most, 0);
+    }
+    const std::uint64_t block = block_max(mine, scratch);
+    cluster_wait();
+    if (threadIdx.x < kSelectBlocks) in_block(memory.largest, threadIdx.x)[rank] = block;
+    cluster_sync();
+    largest = kNoLogit;
+    for (const std::uint64_t key : memory.largest) largest = ::max(largest, key);
+  }
+};
+
+}  // namespace asynct::cuda
