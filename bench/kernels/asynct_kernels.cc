@@ -12,6 +12,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/kernel_bench/attention_runner.h"
+#include "asynct/ops/kernel_bench/memory_kernels.h"
 #include "plain_decode.h"
 
 namespace asynct::kernel_bench {
@@ -103,8 +104,8 @@ struct Handle {
 
 extern "C" {
 
-/// One step over a cache [blocks, block_size, kv_heads, head_dim], contiguous bf16. Arrays are host memory, copied;
-/// slope, bias and gain may be null.
+/// One step over a cache [blocks, block_size, kv_heads, head_dim], contiguous bf16. Arrays are host memory,
+/// copied; slope, bias and gain may be null.
 struct AsynctAttention {
   std::int32_t sequences, heads, kv_heads, head_dim, pool_size, block_size, blocks, max_blocks;
   const std::int32_t* query_start;     // [sequences + 1]
@@ -177,4 +178,15 @@ int asynct_attention_run(const void* handle, const void* query, const void* key,
 }
 
 void asynct_attention_destroy(void* handle) { delete static_cast<asynct::kernel_bench::Handle*>(handle); }
+
+/// Reads two pieces of device memory, multiples of 16 bytes: what that takes at the least.
+int asynct_read(int setting, const void* first, std::size_t first_bytes, const void* second,
+                std::size_t second_bytes, void* stream) {
+  using namespace asynct::kernel_bench;
+  return guarded(1, [&] {
+    run_read(setting, {first, first_bytes}, {second, second_bytes}, nullptr,
+             static_cast<cudaStream_t>(stream));
+    return 0;
+  });
+}
 }

@@ -21,6 +21,8 @@ def _array(kind, values):
 
 
 class Library:
+    READ_SETTINGS = 4
+
     def __init__(self, path: str):
         self.c = ctypes.CDLL(path)
         self.c.asynct_last_error.restype = ctypes.c_char_p
@@ -28,6 +30,13 @@ class Library:
         self.c.asynct_attention_create.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Attention)]
         self.c.asynct_attention_run.argtypes = [ctypes.c_void_p] * 7
         self.c.asynct_attention_destroy.argtypes = [ctypes.c_void_p]
+        self.c.asynct_read.argtypes = [ctypes.c_int, *[ctypes.c_void_p, ctypes.c_size_t] * 2, ctypes.c_void_p]
+
+    def read(self, setting: int, first, second):
+        """Reads both tensors; nothing is computed. setting: below READ_SETTINGS."""
+        stream = torch.cuda.current_stream().cuda_stream
+        if self.c.asynct_read(setting, first.data_ptr(), first.nbytes, second.data_ptr(), second.nbytes, stream):
+            raise self.error()
 
     def attention(self, kernel: str, **step):
         """A Kernel: call it with (query, key, value, table, out)."""

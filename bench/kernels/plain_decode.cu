@@ -13,9 +13,9 @@ namespace asynct::kernel_bench {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kKeyThreads = 4;   // of a key
-constexpr int kMostHalo = 4;     // keys before the partition, for pooling
-constexpr int kPiece = 8;        // elements of 16 bytes
+constexpr int kKeyThreads = 4;  // of a key
+constexpr int kMostHalo = 4;    // keys before the partition, for pooling
+constexpr int kPiece = 8;       // elements of 16 bytes
 
 __device__ inline void widen(const uint4& packed, float (&wide)[kPiece]) {
   const std::uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
@@ -42,13 +42,13 @@ __device__ void compute_scores(const PlainDecodeArgs& args, const std::int32_t* 
                                int first, int keys, float* scores) {
   constexpr int kPieces = kDim / kPiece / kKeyThreads;
   const int part = threadIdx.x % kKeyThreads;
-  const auto* const query =
-      static_cast<const uint4*>(args.query) +
-      (static_cast<std::int64_t>(blockIdx.y) * args.heads + head) * (kDim / kPiece);
+  const auto* const query = static_cast<const uint4*>(args.query) +
+                            (static_cast<std::int64_t>(blockIdx.y) * args.heads + head) * (kDim / kPiece);
   float q[kPieces][kPiece];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) widen(query[part + i * kKeyThreads], q[i]);
-  for (int at = threadIdx.x / kKeyThreads; at - threadIdx.x / kKeyThreads < keys; at += kThreads / kKeyThreads) {
+  for (int at = threadIdx.x / kKeyThreads; at - threadIdx.x / kKeyThreads < keys;
+       at += kThreads / kKeyThreads) {
     float sum = 0;
     if (at < keys) {
       const auto* const row = reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(args.key) +
@@ -69,8 +69,8 @@ __device__ void compute_scores(const PlainDecodeArgs& args, const std::int32_t* 
 
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) plain_partition_kernel(const PlainDecodeArgs args) {
-  constexpr int kRowThreads = kDim / kPiece;           // of a value row
-  constexpr int kRows = kThreads / kRowThreads;        // value rows at once
+  constexpr int kRowThreads = kDim / kPiece;     // of a value row
+  constexpr int kRows = kThreads / kRowThreads;  // value rows at once
   __shared__ float scores[kPlainPartition + kMostHalo];
   __shared__ float weights[kPlainPartition];
   __shared__ float sums[kRows][kDim];
@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(kDim) plain_sum_kernel(const PlainDecodeArgs a
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * args.heads + head;
   const int partitions = (args.context_length[blockIdx.y] + kPlainPartition - 1) / kPlainPartition;
   float total = 0;
-  for (int p = 0; p < partitions; ++p) total += args.partial[(row * args.partitions + p) * kDim + threadIdx.x];
+  for (int p = 0; p < partitions; ++p)
+    total += args.partial[(row * args.partitions + p) * kDim + threadIdx.x];
   static_cast<__nv_bfloat16*>(args.out)[row * kDim + threadIdx.x] = __float2bfloat16(args.gain[head] * total);
 }
 

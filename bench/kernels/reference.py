@@ -33,5 +33,6 @@ def _masked(scores, rows, hidden):
 
 
 def error(got, want) -> float:
-    """Relative, in the 2-norm; a NaN anywhere makes it NaN."""
-    return ((got.double() - want).norm() / want.norm()).item()
+    """Relative, in the 2-norm (absolute where zeros are wanted); a NaN anywhere makes it NaN."""
+    norm = want.norm().item()
+    return (got.double() - want).norm().item() / (norm or 1.0)

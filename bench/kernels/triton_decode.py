@@ -14,7 +14,11 @@ import triton.language as tl
 GROUP_ROWS = 16
 
 
-@triton.jit
+# One compilation serves all shapes.
+_COUNTS = ["max_blocks", "splits", "group", "kv_heads"]
+
+
+@triton.jit(do_not_specialize=_COUNTS)
 def _split_kernel(
     query, key, value, table, context_length, factors, partial, max_blocks, splits, group, kv_heads,
     DIM: tl.constexpr, BLOCK: tl.constexpr, POOL: tl.constexpr, KEYS: tl.constexpr, GATHER: tl.constexpr, ROWS: tl.constexpr,
@@ -69,7 +73,7 @@ def _split_kernel(
     tl.store(out, total, mask=in_group[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits", "heads"])
 def _sum_kernel(partial, factors, out, splits, heads, DIM: tl.constexpr):
     row = tl.program_id(0)
     dims = tl.arange(0, DIM)
@@ -98,6 +102,7 @@ SETTINGS = [
     for waves in (2, 4, 8)
     for gather in (False, True)
 ]
+QUICK_SETTINGS = [setting for setting in SETTINGS if setting.keys != 32 and setting.stages == 2 and setting.waves != 2]
 
 
 class TritonDecode:

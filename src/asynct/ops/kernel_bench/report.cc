@@ -27,8 +27,8 @@ std::string regime(const Timing& timing, const Floor& floor, double floor_time) 
   const double time = timing.seconds.median;
   return number(time * 1e6, 9, 2) + " " + number(timing.seconds.p10 * 1e6, 9, 2) + " " +
          number(timing.seconds.p90 * 1e6, 9, 2) + " " + number(100 * rate(floor_time, time), 6, 1) + " " +
-         number(rate(floor.bytes, time) / 1e12, 6, 2) + " " + number(rate(floor.flops, time) / 1e12, 7, 1) + " " +
-         number(timing.sm_mhz, 5, 0) + " " + number(timing.watts, 4, 0);
+         number(rate(floor.bytes, time) / 1e12, 6, 2) + " " + number(rate(floor.flops, time) / 1e12, 7, 1) +
+         " " + number(timing.sm_mhz, 5, 0) + " " + number(timing.watts, 4, 0);
 }
 
 Json timing_json(const Timing& timing, const Floor& floor, double floor_time) {
@@ -65,8 +65,8 @@ std::string table(const Report& report) {
              report.device.power_limit);
   out += "read " + number(c.read_bytes / 1e12, 0, 2) + " TB/s, copy " + number(c.copy_bytes / 1e12, 0, 2) +
          " TB/s, bf16 product " + number(c.product_flops / 1e12, 0, 0) + " TFLOP/s (sustained " +
-         number(c.product_sustained / 1e12, 0, 0) + "), smallest kernel " + number(c.launch_seconds * 1e6, 0, 2) +
-         " us\n\n";
+         number(c.product_sustained / 1e12, 0, 0) + "), smallest kernel " +
+         number(c.launch_seconds * 1e6, 0, 2) + " us\n\n";
   const char* columns = "us       p10       p90  floor   TB/s TFLOP/s   MHz    W";
   out += format("%-10s %-32s %-26s %8s | bursts: %s | sustained: %s\n", "kernel", "shape", "variant",
                 "floor us", columns, columns);

@@ -21,7 +21,7 @@ struct Ceilings {
 struct DeviceInfo {
   std::string name;
   int multiprocessors = 0;
-  double cache_bytes = 0;   // L2
+  double cache_bytes = 0;  // L2
   double memory_bytes = 0;
   std::string driver;
   double power_limit = 0;  // W
@@ -40,8 +40,8 @@ struct Result {
   std::string variant;
   Floor floor;
   int sets = 0;
-  Timing bursts;     // an idle gap before each graph of calls
-  Timing sustained;  // alone, without a pause; the second half counts
+  Timing bursts;      // an idle gap before each graph of calls
+  Timing sustained;   // alone, without a pause; the second half counts
   std::string error;  // not empty: it could not run
 };
 
@@ -51,7 +51,8 @@ struct Report {
   std::vector<Result> results;
 };
 
-/// What the card needs for it at the least: the longer of bytes and operations; 0 where neither rate is known.
+/// What the card needs for it at the least: the longer of bytes and operations; 0 where neither rate is
+/// known.
 double floor_seconds(const Floor& floor, double read_bytes, double product_flops);
 
 /// For people: a line of the card, one of its ceilings, one a result.

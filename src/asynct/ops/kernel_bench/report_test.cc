@@ -9,7 +9,8 @@ namespace {
 
 Report example() {
   Report report;
-  report.device = {.name = "card", .multiprocessors = 132, .cache_bytes = 60e6, .driver = "580", .power_limit = 700};
+  report.device = {
+      .name = "card", .multiprocessors = 132, .cache_bytes = 60e6, .driver = "580", .power_limit = 700};
   report.ceilings = {.read_bytes = 4e12,
                      .copy_bytes = 3e12,
                      .product_flops = 800e12,
@@ -24,7 +25,8 @@ Report example() {
                                        .sm_mhz = 1980,
                                        .watts = 300},
                             .sustained = {.seconds = {.median = 40e-6, .p10 = 1, .p90 = 2, .count = 100}}});
-  report.results.push_back({.kernel = "prefill", .shape = "1,2,4,4,64", .variant = "random", .error = "no such map"});
+  report.results.push_back(
+      {.kernel = "prefill", .shape = "1,2,4,4,64", .variant = "random", .error = "no such map"});
   return report;
 }
 
@@ -55,9 +57,9 @@ TEST(Report, as_json) {
 TEST(Report, as_a_table) {
   const std::string text = table(example());
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
-  for (const char* part : {"card, 132 multiprocessors, L2 60.0 MB", "read 4.00 TB/s", "sustained 600",
-                           "smallest kernel 1.25 us", "32,1024,8,4,128", "density 1", "20.00 |", "25.00",
-                           " 80.0 ", "no such map"})
+  for (const char* part :
+       {"card, 132 multiprocessors, L2 60.0 MB", "read 4.00 TB/s", "sustained 600", "smallest kernel 1.25 us",
+        "32,1024,8,4,128", "density 1", "20.00 |", "25.00", " 80.0 ", "no such map"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

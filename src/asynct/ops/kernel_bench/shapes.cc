@@ -91,10 +91,9 @@ PrefillShape PrefillShape::parse(std::string_view text, std::string_view option)
 std::string PrefillShape::text() const { return join(std::array{batch, context, heads, kv_heads, head_dim}); }
 
 Floor PrefillShape::floor() const {
-  return {
-      .bytes = 2 * kElementBytes *
-               (product(batch, context, heads, head_dim) + product(batch, context, kv_heads, head_dim)),
-      .flops = 4 * product(batch, heads, head_dim, 1) * pairs(context, context)};
+  return {.bytes = 2 * kElementBytes *
+                   (product(batch, context, heads, head_dim) + product(batch, context, kv_heads, head_dim)),
+          .flops = 4 * product(batch, heads, head_dim, 1) * pairs(context, context)};
 }
 
 MixedShape MixedShape::parse(std::string_view text, std::string_view option) {
@@ -111,9 +110,10 @@ std::string MixedShape::text() const {
 }
 
 Floor MixedShape::prefill_floor() const {
-  return {.bytes = 2 * kElementBytes *
-                   (product(prefills, context, kv_heads, head_dim) + product(prefills, rows, heads, head_dim)),
-          .flops = 4 * product(prefills, heads, head_dim, 1) * pairs(rows, context)};
+  return {
+      .bytes = 2 * kElementBytes *
+               (product(prefills, context, kv_heads, head_dim) + product(prefills, rows, heads, head_dim)),
+      .flops = 4 * product(prefills, heads, head_dim, 1) * pairs(rows, context)};
 }
 
 Floor MixedShape::decode_floor() const {
@@ -134,16 +134,16 @@ std::vector<DecodeShape> default_decode_shapes() {
 }
 
 std::vector<PrefillShape> default_prefill_shapes() {
-  return {{16, 1024, 16, 16, 128}, {4, 4096, 16, 16, 128},  {2, 8192, 16, 16, 128},
-          {1, 16384, 16, 16, 128}, {16, 1024, 8, 4, 128},   {1, 16384, 8, 4, 128},
-          {4, 4096, 16, 16, 64},   {1, 16384, 16, 16, 64}};
+  return {{16, 1024, 16, 16, 128}, {4, 4096, 16, 16, 128}, {2, 8192, 16, 16, 128}, {1, 16384, 16, 16, 128},
+          {16, 1024, 8, 4, 128},   {1, 16384, 8, 4, 128},  {4, 4096, 16, 16, 64},  {1, 16384, 16, 16, 64}};
 }
 
 std::vector<MixedShape> default_mixed_shapes() {
   return {{8, 512, 2560, 128, 1024, 8, 4, 128}, {8, 512, 2560, 128, 1024, 32, 8, 128}};
 }
 
-std::vector<std::uint8_t> needed_keys(std::int64_t rows, std::int32_t context, double density, unsigned seed) {
+std::vector<std::uint8_t> needed_keys(std::int64_t rows, std::int32_t context, double density,
+                                      unsigned seed) {
   const auto length = static_cast<std::ptrdiff_t>(context);
   const std::ptrdiff_t wanted = std::lround(density * context);
   std::vector<std::uint8_t> needed(static_cast<std::size_t>(rows * context));

@@ -42,8 +42,8 @@ struct PrefillShape {
   Floor floor() const;
 };
 
-/// One step of a server: `prefills` chunks of `rows` tokens that end at `context` keys, and `decodes` sequences
-/// of one token and `decode_context` keys.
+/// One step of a server: `prefills` chunks of `rows` tokens that end at `context` keys, and `decodes`
+/// sequences of one token and `decode_context` keys.
 struct MixedShape {
   std::int32_t prefills = 1;
   std::int32_t rows = 1;
