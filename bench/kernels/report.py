@@ -16,12 +16,13 @@ import re
 OURS = "AsyncI"
 BASELINES = ("AsyncI plain CUDA", "AsyncI Triton")
 REGIMES = ("bursts", "sustained")
-UNITS = {"decode": "us", "mixed": "us", "products": "us", "prefill": "TFLOP/s"}
+MOST_COLUMNS = 8
+UNITS = {"decode": "us", "mixed": "us", "linear": "us", "prefill": "TFLOP/s"}
 TITLES = {
     "decode": "Decode, one token, paged (16)",
     "prefill": "Prefill, causal",
     "mixed": "Mixed batch: chunks of prefill (count, rows, keys) and decodes (count, keys)",
-    "products": "Products",
+    "linear": "Products with weights (rows, outputs, inputs)",
 }
 
 
@@ -57,7 +58,9 @@ def entries_of(report: dict):
         if "bursts" in result:
             regimes = {regime: result[regime] for regime in REGIMES if regime in result}
             floor = {"bytes": result["floor_bytes"], "flops": result["floor_flops"]}
-            name = result["variant"] if result["variant"].startswith("read") else f"{OURS}, {result['variant']} (program)"
+            variant = result["variant"]
+            foreign = variant.startswith(("read", "cuBLAS"))
+            name = f"{variant} (program)" if foreign else f"{OURS}, {variant} (program)"
             yield Entry(result["kernel"], result["shape"].replace(",", ", "), name, floor, regimes)
 
 
@@ -132,7 +135,8 @@ def section(kind: str, entries: list[Entry]) -> str:
         if any(c != "-" for c in ratios[1:]):
             rows.append(ratios)
         if len(rows) > 1:
-            text += table(rows) + "\n"
+            # A screen is not wide enough for many shapes: they go down then.
+            text += table(rows if len(shapes) <= MOST_COLUMNS else [list(column) for column in zip(*rows)]) + "\n"
     return text
 
 
@@ -168,7 +172,7 @@ def style(name: str) -> tuple[str, str]:
         return "0.55", "v"
     if name.startswith(OURS):
         return "tab:red", "o"
-    for start, look in {"FA-3": ("tab:blue", "s"), "FA-2": ("tab:cyan", "s"), "cuDNN": ("tab:green", "^"), "cublas": ("tab:orange", "D")}.items():
+    for start, look in {"FA-3": ("tab:blue", "s"), "FA-2": ("tab:cyan", "s"), "cuDNN": ("tab:green", "^"), "cuBLAS": ("tab:orange", "D")}.items():
         if name.startswith(start):
             return look
     return "tab:purple", "x"

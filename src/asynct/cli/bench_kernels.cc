@@ -18,6 +18,7 @@ struct Arguments {
   std::vector<std::string> decode;
   std::vector<std::string> prefill;
   std::vector<std::string> mixed;
+  std::vector<std::string> linear;
   std::string json;
 };
 
@@ -34,6 +35,7 @@ void bench_kernels(Arguments arguments) {
   parse_shapes(arguments.decode, "--decode", arguments.bench.decode);
   parse_shapes(arguments.prefill, "--prefill", arguments.bench.prefill);
   parse_shapes(arguments.mixed, "--mixed", arguments.bench.mixed);
+  parse_shapes(arguments.linear, "--linear", arguments.bench.linear);
   std::unique_ptr<OutputFile> output;
   if (!arguments.json.empty()) output = std::make_unique<OutputFile>(arguments.json);
   const kernel_bench::Report report = kernel_bench::run_kernel_bench(
@@ -56,6 +58,7 @@ void add_bench_kernels(CLI::App& bench) {
   shapes("--decode", arguments->decode, "B,T,H,Hk,D; may be repeated (default: the documents' shapes)");
   shapes("--prefill", arguments->prefill, "B,T,H,Hk,D, likewise");
   shapes("--mixed", arguments->mixed, "CHUNKS,ROWS,KEYS,DECODES,KEYS,H,Hk,D, likewise");
+  shapes("--linear", arguments->linear, "M,N,K: rows, outputs, inputs, likewise");
   command->add_option("--density", arguments->bench.densities, "shares of value rows that decode needs")
       ->delimiter(',')
       ->capture_default_str()

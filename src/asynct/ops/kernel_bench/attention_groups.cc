@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int32_t kPage = 16;
 constexpr std::int32_t kPool = 3;
-/// With independent normal scores 0.43 of all weights are above 0 for the first, 0.30 for the second, which
+/// With independent normal scores 0.44 of all weights are above 0 for the first, 0.30 for the second, which
 /// is the share of a trained model.
 constexpr float kSigma = 0.5F;
 constexpr float kTrainedSigma = 1.35F;
@@ -176,7 +176,7 @@ Group decode_group(const DecodeShape& shape, double density, double cache_bytes)
   return group;
 }
 
-constexpr const char* kRandomVariant = "random, A > 0: 0.43";
+constexpr const char* kRandomVariant = "random, A > 0: 0.44";
 constexpr const char* kTrainedVariant = "random, A > 0: 0.30";
 
 Group prefill_group(const PrefillShape& shape, double cache_bytes) {

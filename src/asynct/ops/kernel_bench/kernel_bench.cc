@@ -10,6 +10,7 @@
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/kernel_bench/attention_groups.h"
 #include "asynct/ops/kernel_bench/ceilings.h"
+#include "asynct/ops/kernel_bench/linear_groups.h"
 #include "asynct/ops/kernel_bench/nvml.h"
 #include "asynct/ops/kernel_bench/timer.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 /// Every kernel of the program: a new one is a line here and a function that makes its groups.
 using MakeGroups = std::vector<LazyGroup> (*)(const KernelBenchOptions& options, double cache_bytes);
-constexpr std::array<MakeGroups, 3> kKernels = {decode_groups, prefill_groups, mixed_groups};
+constexpr std::array<MakeGroups, 4> kKernels = {decode_groups, prefill_groups, mixed_groups, linear_groups};
 
 DeviceInfo device_info(const Nvml& nvml) {
   int device = 0;
@@ -61,6 +62,31 @@ bool wanted(const std::string& filter, const LazyGroup& group) {
   });
 }
 
+/// The group's results; where its inputs could not be made, that is the result.
+std::vector<Result> run_group(const LazyGroup& lazy, const std::string& filter, const TimingOptions& timing,
+                              const Nvml& nvml) {
+  const auto is_left_out = [&](const std::string& variant) {
+    return !matches(filter, lazy.kernel, lazy.shape, variant);
+  };
+  try {
+    Group group = lazy.make();
+    std::erase_if(group.candidates, [&](const Candidate& candidate) {
+      const auto& known = lazy.variants;  // readers stay
+      return std::find(known.begin(), known.end(), candidate.variant) != known.end() &&
+             is_left_out(candidate.variant);
+    });
+    return measure(group, timing, nvml);
+  } catch (const Error& error) {
+    cudaGetLastError();  // a failed allocation does not fail what comes next
+    std::vector<Result> results;
+    for (const std::string& variant : lazy.variants)
+      if (!is_left_out(variant))
+        results.push_back(
+            {.kernel = lazy.kernel, .shape = lazy.shape, .variant = variant, .error = error.what()});
+    return results;
+  }
+}
+
 }  // namespace
 
 Report run_kernel_bench(const KernelBenchOptions& options,
@@ -75,13 +101,8 @@ Report run_kernel_bench(const KernelBenchOptions& options,
     for (const LazyGroup& lazy : make_groups(options, report.device.cache_bytes)) {
       if (!wanted(options.filter, lazy)) continue;
       progress(cat(lazy.kernel, " ", lazy.shape));
-      Group group = lazy.make();
-      std::erase_if(group.candidates, [&](const Candidate& candidate) {
-        const auto& known = lazy.variants;
-        return std::find(known.begin(), known.end(), candidate.variant) != known.end() &&
-               !matches(options.filter, lazy.kernel, lazy.shape, candidate.variant);
-      });
-      for (Result& result : measure(group, timing, nvml)) report.results.push_back(std::move(result));
+      for (Result& result : run_group(lazy, options.filter, timing, nvml))
+        report.results.push_back(std::move(result));
     }
   return report;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "asynct/ops/kernel_bench/kernel_bench.h"
+
 namespace asynct::kernel_bench {
 namespace {
 
@@ -72,6 +74,13 @@ TEST(Report, what_was_not_measured_is_a_dash) {
   EXPECT_NE(text.find("read - TB/s"), std::string::npos) << text;
   EXPECT_NE(text.find(" - |"), std::string::npos) << text;
   EXPECT_FALSE(to_json(report)["results"][0].contains("sustained"));
+}
+
+TEST(Filter, looks_at_a_whole_line) {
+  EXPECT_TRUE(matches("", "decode", "1,2,3", "density 1"));
+  EXPECT_TRUE(matches("decode 1,2", "decode", "1,2,3", "density 1"));
+  EXPECT_TRUE(matches("3 density", "decode", "1,2,3", "density 1"));
+  EXPECT_FALSE(matches("prefill", "decode", "1,2,3", "density 1"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "asynct/base/error.h"
 #include "asynct/base/strings.h"
@@ -125,6 +126,23 @@ Floor MixedShape::floor() const {
           .flops = prefill_floor().flops + decode_floor().flops};
 }
 
+LinearShape LinearShape::parse(std::string_view text, std::string_view option) {
+  const auto n = parse_numbers<3>(text, option, "M,N,K");
+  if (n[1] % 8 != 0 || n[2] % 8 != 0)
+    fail(option, ": \"", text, "\": ", n[1], " outputs and ", n[2], " inputs, expected multiples of 8");
+  check_size(option, text,
+             std::max({product(n[1], n[2], 1, 1), product(n[0], n[1], 1, 1), product(n[0], n[2], 1, 1)}));
+  return {n[0], n[1], n[2]};
+}
+
+std::string LinearShape::text() const { return join(std::array{rows, outputs, inputs}); }
+
+Floor LinearShape::floor() const {
+  return {.bytes = kElementBytes * (product(outputs, inputs, 1, 1) + product(rows, inputs, 1, 1) +
+                                    product(rows, outputs, 1, 1)),
+          .flops = 2 * product(rows, outputs, inputs, 1)};
+}
+
 std::vector<DecodeShape> default_decode_shapes() {
   return {{32, 1024, 8, 4, 128},
           {256, 1024, 8, 4, 128},
@@ -140,6 +158,14 @@ std::vector<PrefillShape> default_prefill_shapes() {
 
 std::vector<MixedShape> default_mixed_shapes() {
   return {{8, 512, 2560, 128, 1024, 8, 4, 128}, {8, 512, 2560, 128, 1024, 32, 8, 128}};
+}
+
+std::vector<LinearShape> default_linear_shapes() {
+  std::vector<LinearShape> shapes;
+  for (const auto& [outputs, inputs] : {std::pair(2048, 1024), std::pair(1024, 1024), std::pair(6144, 1024),
+                                        std::pair(1024, 3072), std::pair(151936, 1024)})
+    for (const std::int32_t rows : {1, 8, 32, 64, 256, 2048}) shapes.push_back({rows, outputs, inputs});
+  return shapes;
 }
 
 std::vector<std::uint8_t> needed_keys(std::int64_t rows, std::int32_t context, double density,

@@ -62,10 +62,23 @@ struct MixedShape {
   Floor floor() const;
 };
 
+/// A product of `rows` rows with a weight matrix [outputs, inputs].
+struct LinearShape {
+  std::int32_t rows = 1;
+  std::int32_t outputs = 1;
+  std::int32_t inputs = 1;
+
+  /// "M,N,K"; N and K multiples of 8.
+  static LinearShape parse(std::string_view text, std::string_view option);
+  std::string text() const;
+  Floor floor() const;
+};
+
 /// The shapes whose targets the documents name.
 std::vector<DecodeShape> default_decode_shapes();
 std::vector<PrefillShape> default_prefill_shapes();
 std::vector<MixedShape> default_mixed_shapes();
+std::vector<LinearShape> default_linear_shapes();
 
 /// Exactly round(density * context) keys of each of `rows` runs of `context`, at random places: 1 where a key
 /// is needed. The same seed gives the same keys.

@@ -27,6 +27,8 @@ TEST(Shapes, what_is_written_reads_back) {
     EXPECT_EQ(PrefillShape::parse(shape.text(), "--prefill").text(), shape.text());
   for (const MixedShape& shape : default_mixed_shapes())
     EXPECT_EQ(MixedShape::parse(shape.text(), "--mixed").text(), shape.text());
+  for (const LinearShape& shape : default_linear_shapes())
+    EXPECT_EQ(LinearShape::parse(shape.text(), "--linear").text(), shape.text());
   const MixedShape mixed = MixedShape::parse("8,512,2560,128,1024,32,16,64", "--mixed");
   EXPECT_EQ(mixed.prefills, 8);
   EXPECT_EQ(mixed.rows, 512);
@@ -48,6 +50,8 @@ TEST(Shapes, errors_name_option_text_and_form) {
   EXPECT_NE(error_of<DecodeShape>("1,2,4,3,128").find("a multiple of the 3 KV heads"), std::string::npos);
   EXPECT_NE(error_of<PrefillShape>("1,2,4,2,96").find("head size 96"), std::string::npos);
   EXPECT_NE(error_of<DecodeShape>("100000,100000,64,64,128").find("elements"), std::string::npos);
+  EXPECT_NE(error_of<LinearShape>("1,20,16").find("multiples of 8"), std::string::npos);
+  EXPECT_NE(error_of<LinearShape>("2000000000,1024,1024").find("elements"), std::string::npos);
   EXPECT_NE(error_of<MixedShape>("1,20,10,1,1,4,2,64").find("20 rows"), std::string::npos);
 }
 
@@ -63,6 +67,10 @@ TEST(Shapes, floors) {
   const PrefillShape prefill = {1, 16384, 16, 16, 128};
   EXPECT_DOUBLE_EQ(prefill.floor().flops, 4.0 * 16 * 16384 * 16384 * 128 / 2);
   EXPECT_DOUBLE_EQ(prefill.floor().bytes, 4.0 * 16384 * 16 * 128 * 2);
+
+  const LinearShape linear = {32, 2048, 1024};
+  EXPECT_DOUBLE_EQ(linear.floor().flops, 2.0 * 32 * 2048 * 1024);
+  EXPECT_DOUBLE_EQ(linear.floor().bytes, 2.0 * (2048 * 1024 + 32 * 1024 + 32 * 2048));
 
   const MixedShape mixed = default_mixed_shapes().front();
   const double pairs = 512.0 * 2048 + 512.0 * 512 / 2;
