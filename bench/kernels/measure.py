@@ -11,6 +11,7 @@ import threading
 import time
 
 import torch
+from names import family
 
 
 class Nvml:
@@ -113,7 +114,7 @@ class Replay:
 
 
 class Timer:
-    def __init__(self, quick: bool, sustained: float):
+    def __init__(self, quick: bool, sustained: float):  # seconds; 0: no sustained figures
         self.nvml = Nvml()
         self.rounds, self.skipped = (9, 2) if quick else (21, 4)
         self.gap = 3e-3
@@ -124,7 +125,7 @@ class Timer:
         return sets * max(1, round(2e-3 / estimate / sets))
 
     def measure(self, candidates: dict, sets: int, calls: int) -> dict:
-        """{name: {"bursts": summary, "sustained": summary}} or {"error": text}."""
+        """{name: {"bursts": summary, "sustained": summary}} or {"error": text}; sustained for the fastest of a family."""
         results, replays = {}, {}
         for name, call in candidates.items():
             try:
@@ -133,7 +134,8 @@ class Timer:
             except Exception as error:
                 results[name] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
         times = {name: [] for name in replays}
-        with Monitor(self.nvml) as monitor:
+        monitor = Monitor(self.nvml)
+        with monitor:
             for round_ in range(self.skipped + self.rounds):
                 for name, replay in replays.items():
                     time.sleep(self.gap)
@@ -142,7 +144,11 @@ class Timer:
                         times[name].append(seconds)
         for name in replays:
             results[name]["bursts"] = summary(times[name]) | monitor.medians()
-        for name, replay in replays.items() if self.sustained > 0 else ():
+        fastest = {}
+        for name in sorted(replays, key=lambda n: results[n]["bursts"]["seconds"]):
+            fastest.setdefault(family(name), name)
+        for name in fastest.values() if self.sustained > 0 else ():
+            replay = replays[name]
             alone, end = [], time.monotonic() + self.sustained
             time.sleep(0.02)
             with Monitor(self.nvml) as monitor:

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 import triton_decode
 from asynct_library import Library
 from measure import Timer
+from names import OURS, READ
 from torch.nn.attention import SDPBackend
 
 PAGE = 16
@@ -88,7 +89,7 @@ class Job:
         properties = torch.cuda.get_device_properties(0)
         self.cache_bytes = properties.L2_cache_size
         self.multiprocessors = properties.multi_processor_count
-        self.timer = Timer(arguments.quick, sustained=0.1 if arguments.quick else 0.5)
+        self.timer = Timer(arguments.quick, arguments.sustained)
         self.library = Library(str(arguments.library.resolve()))
         self.report = {"device": {"name": properties.name, "multiprocessors": self.multiprocessors,
                                   "l2_bytes": self.cache_bytes}, "ceilings": {}, "groups": []}  # fmt: skip
@@ -112,8 +113,8 @@ class Job:
             sigma=[sigma] * heads, bias=None if bias is None else [bias] * heads, pool_size=POOL,
         )  # fmt: skip
 
-    def group(self, kind, shape, floor, candidates, sets, seconds, check, floors=None):
-        """Checks, times, keeps. candidates: {name: call(set)}, or a function that makes the call and may fail."""
+    def group(self, kind, shape, floor_of, candidates, sets, seconds, check):
+        """Checks, times, keeps. candidates: {name: function that makes call(set) and may fail}; floor_of(name)."""
         calls, errors, failed = {}, {}, {}
         for name, candidate in candidates.items():
             try:
@@ -128,10 +129,8 @@ class Job:
         results = self.timer.measure(calls, sets, self.timer.calls(sets, seconds))
         for name, result in results.items():
             result["relative_error"] = errors[name]
-            result["floor"] = (floors or {}).get(name, floor)
-        self.report["groups"].append(
-            {"kind": kind, "shape": list(shape), "floor": floor, "sets": sets, "results": results | failed}
-        )
+            result["floor"] = floor_of(name)
+        self.report["groups"].append({"kind": kind, "shape": list(shape), "sets": sets, "results": results | failed})
         self.show(self.report["groups"][-1])
         self.save()
         return results
@@ -161,7 +160,7 @@ def ceilings(job):
     first, second = (torch.ones(1 << 28, dtype=torch.int32, device="cuda") for _ in range(2))
     a, b = normal(8192, 8192), normal(8192, 8192)
     candidates = {f"read {i}": (lambda _, i=i: job.library.read(i, first, second)) for i in range(job.library.READ_SETTINGS)}
-    memory = job.timer.measure(candidates | {"copy": lambda _: second.copy_(first)}, 1, 4)
+    memory = job.timer.measure(candidates | {"copy": lambda _: torch.mul(first, 1, out=second)}, 1, 4)
     product = job.timer.measure({"product": lambda _: a @ b}, 1, 4)["product"]
     read = min(result["bursts"]["seconds"] for name, result in memory.items() if name.startswith("read"))
     flops = 2 * 8192**3
@@ -169,15 +168,16 @@ def ceilings(job):
         "read_bytes_per_second": 2 * first.nbytes / read,
         "copy_bytes_per_second": 2 * first.nbytes / memory["copy"]["bursts"]["seconds"],
         "product_flops_per_second": flops / product["bursts"]["seconds"],
-        "product_sustained_flops_per_second": flops / product["sustained"]["seconds"],
     }
+    if "sustained" in product:
+        job.report["ceilings"]["product_sustained_flops_per_second"] = flops / product["sustained"]["seconds"]
     print(json.dumps(job.report["ceilings"]), flush=True)
 
 
 def readers(job, cache):
     """Readings of all keys and values, by settings."""
     return {
-        f"read K and V {i}": lambda i=i: lambda s: job.library.read(i, cache.key[s], cache.value[s])
+        f"{READ} {i}": lambda i=i: lambda s: job.library.read(i, cache.key[s], cache.value[s])
         for i in range(job.library.READ_SETTINGS)
     }
 
@@ -192,13 +192,12 @@ def decode_floor(shape, density=1.0):
             "flops": 2 * batch * context * heads * dim * (1 + density)}  # fmt: skip
 
 
-def tuned_triton(job, shape, cache, query, out, bias):
-    """The fastest of the Triton kernel's settings for this shape."""
+def tuned_triton(job, shape, cache, query, out, bias, gather):
+    """The fastest of the Triton kernel's settings for this shape: pooled with halo keys loaded again, or by a gather."""
     batch, _, heads, kv_heads, dim = shape
     factors = torch.tensor([[1 / dim, bias, SIGMA / dim / POOL, 1.0]] * heads, device="cuda")
-    settings = triton_decode.QUICK_SETTINGS if job.arguments.quick else triton_decode.SETTINGS
     times = []
-    for setting in settings:
+    for setting in (setting for setting in triton_decode.SETTINGS if setting.gather == gather):
         kernel = triton_decode.TritonDecode(
             (batch, heads, kv_heads, dim), cache.lengths, factors, POOL, job.multiprocessors, setting
         )
@@ -213,7 +212,7 @@ def tuned_triton(job, shape, cache, query, out, bias):
             continue
         times.append((seconds, str(setting), call))
     times.sort(key=lambda entry: entry[0])
-    for seconds, setting, _ in times[:3]:
+    for seconds, setting, _ in times[:2]:
         print(f"  triton: {seconds * 1e6:.1f} us with {setting}")
     return times[0][2]
 
@@ -244,14 +243,14 @@ def decode(job, shape):
     looked_at = sorted({0, batch // 2, batch - 1})
 
     def check(name, call):
-        if name.startswith("read"):
+        if name.startswith(READ):
             return 0.0
         out.fill_(float("nan"))
         got = call(0).reshape(batch, heads, dim)
         worst = 0.0
         for i in looked_at:
             q, k, v = query[0][i].unsqueeze(1), cache.sequence(cache.key, i), cache.sequence(cache.value, i)
-            if name.startswith("AsyncI"):
+            if name.startswith(OURS):
                 want = reference.asynci(q, k, v, scale=1 / dim, sigma=SIGMA, bias=job.bias, pool_size=POOL)
             else:
                 want = reference.softmax(q, k, v, scale=softmax_scale)
@@ -259,12 +258,13 @@ def decode(job, shape):
         return worst
 
     job.bias = DENSE_BIAS
-    splits = (0, 1) if job.arguments.quick else (0, 1, 2, 4, 8, 16, 32, 64)
+    splits = (0, 1) if job.arguments.quick else (0, 1, 2, 8, 32)
     useful = [n for n in splits if n < 2 or (batch * kv_heads * n <= 16 * job.multiprocessors and n * 128 <= context)]
     candidates = {
         "AsyncI": lambda: ours("decode", DENSE_BIAS),
         "AsyncI plain CUDA": lambda: ours("plain_decode", DENSE_BIAS),
-        "AsyncI Triton": lambda: tuned_triton(job, shape, cache, query, out, DENSE_BIAS),
+        "AsyncI Triton, halo": lambda: tuned_triton(job, shape, cache, query, out, DENSE_BIAS, False),
+        "AsyncI Triton, gather": lambda: tuned_triton(job, shape, cache, query, out, DENSE_BIAS, True),
         "cuDNN dense cache": cudnn_dense,
         "cuDNN paged": lambda: softmax_peers.cudnn_paged(
             rows, cache.key, cache.value, cache.table, cache.lengths, out_rows, softmax_scale, False
@@ -274,10 +274,12 @@ def decode(job, shape):
         **readers(job, cache),
     }
     floor = decode_floor(shape)
-    job.group("decode", shape, floor, candidates, sets, floor["bytes"] / 4e12, check)
+    read = {"bytes": cache.bytes, "flops": 0}
+    estimate = floor["bytes"] / 4e12
+    job.group("decode", shape, lambda n: read if n.startswith(READ) else floor, candidates, sets, estimate, check)
 
     job.bias = 0.0
-    for density in (1.0, 0.5, 0.0) if job.arguments.quick else (1.0, 0.75, 0.5, 0.25, 0.0):
+    for density in (1.0, 0.5, 0.0):
         # A positive query gives positive keys weight and no others; exactly this share of each sequence's and head's.
         random = torch.rand(batch, kv_heads, context, device="cuda")
         needed = random.argsort(-1) < round(density * context)
@@ -288,8 +290,8 @@ def decode(job, shape):
             query[i].abs_()
             cache.key[i].abs_().mul_(signs.unsqueeze(-1))
         name = f"AsyncI, density {density:g}"
-        job.group("decode", shape, floor, {name: lambda: ours("decode", None)}, sets, floor["bytes"] / 4e12, check,
-                  {name: decode_floor(shape, density)})  # fmt: skip
+        candidates = {name: lambda: ours("decode", None)}
+        job.group("decode", shape, lambda _: decode_floor(shape, density), candidates, sets, estimate, check)
 
 
 # ---- prefill -----------------------------------------------------------------------------------------------------
@@ -341,7 +343,7 @@ def prefill(job, shape):
         "cuDNN": lambda: torch_sdpa(SDPBackend.CUDNN_ATTENTION),
         "FA-2": lambda: torch_sdpa(SDPBackend.FLASH_ATTENTION),
     }
-    job.group("prefill", shape, floor, candidates, sets, floor["flops"] / 5e14, check)
+    job.group("prefill", shape, lambda _: floor, candidates, sets, floor["flops"] / 5e14, check)
 
 
 # ---- mixed batches -----------------------------------------------------------------------------------------------
@@ -369,9 +371,13 @@ def mixed(job, shape):
     prefills, chunk, keys, decodes, decode_keys, heads, kv_heads, dim = shape
     counts = [1] * decodes + [chunk] * prefills
     contexts = [decode_keys] * decodes + [keys] * prefills
-    pairs = prefills * (chunk * (keys - chunk) + chunk**2 / 2) + decodes * decode_keys
-    floor = {"bytes": 4 * kv_heads * dim * (prefills * keys + decodes * decode_keys) + 4 * heads * dim * sum(counts),
-             "flops": 4 * heads * dim * pairs}  # fmt: skip
+    row_bytes, key_bytes, pair_flops = 4 * heads * dim, 4 * kv_heads * dim, 4 * heads * dim
+    floors = {
+        "prefill part": {"bytes": prefills * (keys * key_bytes + chunk * row_bytes),
+                         "flops": pair_flops * prefills * (chunk * (keys - chunk) + chunk**2 / 2)},
+        "decode part": {"bytes": decodes * (decode_keys * key_bytes + row_bytes), "flops": pair_flops * decodes * decode_keys},
+    }  # fmt: skip
+    floor = {unit: sum(part[unit] for part in floors.values()) for unit in ("bytes", "flops")}
     sets = job.sets(floor["bytes"])
     cache = Cache(contexts, kv_heads, dim, sets)
     query = [normal(sum(counts), heads, dim) for _ in range(sets)]
@@ -385,10 +391,10 @@ def mixed(job, shape):
         run = job.attention(kernel, part, (heads, kv_heads, dim), part.counts)
         return lambda i: run(part.query[i], cache.key[i], cache.value[i], part.table, part.out)
 
-    def fa3(part):
+    def fa3(part, splits=1):
         return softmax_peers.fa3_varlen(
             part.query, cache.key, cache.value, part.short_table, part.starts, part.lengths, part.out, softmax_scale,
-            part.rows, part.keys, 0,
+            part.rows, part.keys, splits,
         )  # fmt: skip
 
     def cudnn(part):
@@ -424,7 +430,7 @@ def mixed(job, shape):
         for i in [i for part, rows in shown.items() if part in name or " part" not in name for i in rows]:
             row = sum(counts[: i + 1]) - 1
             q, k, v = query[0][row].unsqueeze(1), cache.sequence(cache.key, i), cache.sequence(cache.value, i)
-            if name.startswith("AsyncI"):
+            if name.startswith(OURS):
                 want = reference.asynci(q, k, v, scale=1 / dim, sigma=SIGMA, pool_size=POOL)
             else:
                 want = reference.softmax(q, k, v, scale=softmax_scale)
@@ -436,13 +442,17 @@ def mixed(job, shape):
         "AsyncI, two streams": lambda: together(ours("prefill", prefilling), ours("decode", decoding)),
         "AsyncI, prefill part": lambda: ours("prefill", prefilling),
         "AsyncI, decode part": lambda: ours("decode", decoding),
-        "FA-3, one call": lambda: fa3(everything),
-        "FA-3, prefill part": lambda: fa3(prefilling),
+        **{f"FA-3, one call, {n} splits": lambda n=n: fa3(everything, n) for n in (0, 1)},
+        **{f"FA-3, prefill part, {n} splits": lambda n=n: fa3(prefilling, n) for n in (0, 1)},
         "cuDNN, decode part": lambda: cudnn(decoding),
         "FA-3 and cuDNN, two calls": lambda: in_turn(fa3(prefilling), cudnn(decoding)),
         "FA-3 and cuDNN, two streams": lambda: together(fa3(prefilling), cudnn(decoding)),
     }
-    job.group("mixed", shape, floor, candidates, sets, floor["bytes"] / 2e12, check)
+
+    def floor_of(name):
+        return next((part for words, part in floors.items() if words in name), floor)
+
+    job.group("mixed", shape, floor_of, candidates, sets, floor["bytes"] / 2e12, check)
 
 
 # ---- products with weights ---------------------------------------------------------------------------------------
@@ -464,7 +474,7 @@ def linear(job, shape):
         for name, library in (("cuBLAS", "cublas"), ("cuBLASLt", "cublaslt")):  # the process has one at a time
             torch.backends.cuda.preferred_blas_library(library)
             candidates = {name: lambda x=x: lambda i: F.linear(x, weights[i])}
-            job.group("linear", (rows, outputs, inputs), floor, candidates, sets, seconds, check)
+            job.group("linear", (rows, outputs, inputs), lambda _, f=floor: f, candidates, sets, seconds, check)
 
 
 SECTIONS = {"decode": (decode, DECODE), "prefill": (prefill, PREFILL), "mixed": (mixed, MIXED),
@@ -478,6 +488,7 @@ def main() -> None:
     parser.add_argument("--library", type=pathlib.Path, default=root / "build" / "libasynct_kernels.so")
     parser.add_argument("--peers", type=pathlib.Path, help="archive that pack_fa3.py made")
     parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--sustained", type=float, default=0.5, help="seconds of each candidate's sustained run; 0: none")
     parser.add_argument("--quick", action="store_true", help="fewer shapes, rounds and settings")
     arguments = parser.parse_args()
     if unknown := set(arguments.sections) - set(SECTIONS):

@@ -13,8 +13,8 @@ import json
 import pathlib
 import re
 
-OURS = "AsyncI"
-BASELINES = ("AsyncI plain CUDA", "AsyncI Triton")
+from names import BASELINES, OURS, READ, family, is_ours
+
 REGIMES = ("bursts", "sustained")
 MOST_COLUMNS = 8
 UNITS = {"decode": "us", "mixed": "us", "linear": "us", "prefill": "TFLOP/s"}
@@ -39,11 +39,6 @@ class Entry:
 
     def rate(self, regime="bursts"):
         return self.floor["flops"] / self.seconds(regime)
-
-
-def family(name: str) -> str:
-    """The name without a setting."""
-    return re.sub(r", \d+ splits$|(?<=^read K and V) \d+$", "", name)
 
 
 def entries_of(report: dict):
@@ -76,10 +71,6 @@ def fastest(entries) -> list[Entry]:
 
 def unique(values) -> list:
     return list(dict.fromkeys(values))
-
-
-def is_ours(name: str) -> bool:
-    return name.startswith(OURS) and name not in BASELINES
 
 
 def cell(entry: Entry | None, regime: str, unit: str, read_seconds: float | None) -> str:
@@ -126,7 +117,7 @@ def section(kind: str, entries: list[Entry]) -> str:
         for name in names:
             cells = []
             for shape in shapes:
-                read = found.get(("read K and V", shape))
+                read = found.get((READ, shape))
                 in_reads = read.seconds(regime) if read and kind == "decode" else None
                 cells.append(cell(found.get((name, shape)), regime, unit, in_reads))
             if any(c != "-" for c in cells):
@@ -201,7 +192,7 @@ def roofline(entries: list[Entry], ceilings: dict, device: str, path: pathlib.Pa
     seen = set()
     for entry in points:
         colour, marker = style(entry.name)
-        label = family(entry.name).split(",")[0]
+        label = entry.name.split(",")[0]
         axes.plot(entry.floor["flops"] / entry.floor["bytes"], entry.rate() / 1e12, marker, color=colour, ms=6, alpha=0.7,
                   label=None if label in seen else label)  # fmt: skip
         seen.add(label)

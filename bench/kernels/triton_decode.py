@@ -95,14 +95,13 @@ class Setting:
         return f"{self.keys} keys, {self.warps} warps, {self.stages} stages, {self.waves} programs an SM, {how}"
 
 
+# What tuning tries; each line of the first three numbers is a compilation.
 SETTINGS = [
     Setting(keys, warps, stages, waves, gather)
-    for keys, warps in ((32, 2), (64, 4), (128, 4))
-    for stages in (2, 4)
+    for keys, warps, stages in ((32, 4, 2), (64, 4, 2), (64, 4, 3), (128, 4, 2))
     for waves in (2, 4, 8)
     for gather in (False, True)
 ]
-QUICK_SETTINGS = [setting for setting in SETTINGS if setting.keys != 32 and setting.stages == 2 and setting.waves != 2]
 
 
 class TritonDecode:

@@ -5,6 +5,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/cuda/device_buffer.h"
+#include "asynct/ops/cuda/error.h"
 #include "asynct/ops/kernel_bench/cublas_lt.h"
 #include "asynct/ops/kernel_bench/memory_kernels.h"
 
@@ -27,8 +28,8 @@ void measure_memory(Ceilings& ceilings, TimingOptions options, const Nvml& nvml)
   using Buffer = cuda::DeviceBuffer<char>;
   const auto from = std::make_shared<Buffer>(kBytes);
   const auto to = std::make_shared<Buffer>(kBytes);
-  from->fill_bytes(1);
-  to->fill_bytes(1);
+  fill_normal(reinterpret_cast<std::uint16_t*>(from->data()), kBytes / 2, 1, nullptr);
+  fill_normal(reinterpret_cast<std::uint16_t*>(to->data()), kBytes / 2, 2, nullptr);
   Group group = {.kernel = "ceiling", .sets = 1};
   for (int setting = 0; setting < kReadSettings; ++setting)
     group.candidates.push_back(
@@ -39,7 +40,14 @@ void measure_memory(Ceilings& ceilings, TimingOptions options, const Nvml& nvml)
                                 run_copy({from->data(), kBytes}, to->data(), stream);
                               }});
   group.candidates.push_back(
-      {.variant = "nothing", .launch = [](int, cudaStream_t stream) { run_nothing(stream); }});
+      {.variant = "copy", .launch = [=](int, cudaStream_t stream) {
+         cuda::check(cudaMemcpyAsync(to->data(), from->data(), kBytes, cudaMemcpyDeviceToDevice, stream),
+                     "cudaMemcpyAsync");
+       }});
+  const auto word = std::make_shared<cuda::DeviceBuffer<std::uint32_t>>(1);
+  group.candidates.push_back({.variant = "smallest", .launch = [=](int, cudaStream_t stream) {
+                                run_smallest(word->data(), stream);
+                              }});
   const std::vector<Result> results = run(group, options, nvml);
   ceilings.read_bytes = 2.0 * kBytes / results[0].bursts.seconds.median;
   ceilings.copy_bytes = 2.0 * kBytes / results[1].bursts.seconds.median;

@@ -23,8 +23,8 @@ void run_read(int setting, const Bytes& first, const Bytes& second, std::uint32_
 
 void run_copy(const Bytes& from, void* to, cudaStream_t stream);
 
-/// The smallest kernel.
-void run_nothing(cudaStream_t stream);
+/// A kernel that writes one word.
+void run_smallest(std::uint32_t* out, cudaStream_t stream);
 
 /// `count` normal bf16 numbers, the same for the same seed.
 void fill_normal(std::uint16_t* out, std::size_t count, std::uint32_t seed, cudaStream_t stream);
