@@ -157,16 +157,24 @@ def heading(reports: list[dict], ceilings: dict) -> str:
     return text + ", ".join(known) + ".\n\n" + "Shapes: B, T, H, Hk, D. Bursts: an idle gap before each; sustained: alone, without a pause.\n\n"
 
 
-def style(name: str) -> tuple[str, str]:
-    """Colour and marker."""
+@dataclasses.dataclass
+class Style:
+    label: str
+    colour: str
+    marker: str
+    shift: float = 1  # sideways, so that points of one shape do not hide each other
+
+
+def style(name: str) -> Style:
     if name in BASELINES:
-        return "0.55", "v"
+        return Style("baselines", "0.5", "v", 1.2)
     if name.startswith(OURS):
-        return "tab:red", "o"
-    for start, look in {"FA-3": ("tab:blue", "s"), "FA-2": ("tab:cyan", "s"), "cuDNN": ("tab:green", "^"), "cuBLAS": ("tab:orange", "D")}.items():
+        return Style(OURS, "tab:red", "o")
+    for start, colour, marker, shift in (("FA-3", "tab:blue", "s", 1.1), ("FA-2", "tab:cyan", "s", 1.1),
+                                         ("cuDNN", "tab:green", "^", 0.9), ("cuBLAS", "tab:orange", "D", 1)):  # fmt: skip
         if name.startswith(start):
-            return look
-    return "tab:purple", "x"
+            return Style(start, colour, marker, shift)
+    return Style("others", "tab:purple", "x")
 
 
 def roofline(entries: list[Entry], ceilings: dict, device: str, path: pathlib.Path) -> None:
@@ -191,11 +199,14 @@ def roofline(entries: list[Entry], ceilings: dict, device: str, path: pathlib.Pa
         axes.axhline(sustained / 1e12, color="k", ls=":", lw=1, label=f"product, sustained: {sustained / 1e12:.0f}")
     seen = set()
     for entry in points:
-        colour, marker = style(entry.name)
-        label = entry.name.split(",")[0]
-        axes.plot(entry.floor["flops"] / entry.floor["bytes"], entry.rate() / 1e12, marker, color=colour, ms=6, alpha=0.7,
-                  label=None if label in seen else label)  # fmt: skip
-        seen.add(label)
+        look = style(entry.name)
+        axes.plot(look.shift * entry.floor["flops"] / entry.floor["bytes"], entry.rate() / 1e12, look.marker, color=look.colour,
+                  ms=6, alpha=0.7, label=None if look.label in seen else look.label)  # fmt: skip
+        seen.add(look.label)
+    for kind in unique(e.kind for e in points):
+        last = max((e for e in points if e.kind == kind), key=lambda e: (e.rate(), e.floor["flops"]))
+        axes.annotate(kind, (last.floor["flops"] / last.floor["bytes"], last.rate() / 1e12), (0, 9), ha="center", fontsize=8,
+                      textcoords="offset points")  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="FLOP a byte that must be moved", ylabel="TFLOP/s in bursts",
              title=f"{device}: each kernel and shape")  # fmt: skip
     axes.grid(True, which="both", alpha=0.2)
