@@ -25,6 +25,11 @@ TITLES = {
     "linear": "Products with weights (rows, outputs, inputs)",
 }
 
+OTHERS = {
+    "best peer": lambda name: not name.startswith((OURS, "read")) and not re.search("part|program", name),
+    "best baseline": lambda name: name in BASELINES,
+}
+
 
 @dataclasses.dataclass
 class Entry:
@@ -90,8 +95,8 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body]) + "\n"
 
 
-def ratio_row(found: dict, names: list, shapes: list, regime: str) -> list[str]:
-    """Our best time's advantage over the best of others, baselines and readers aside."""
+def ratio_row(label: str, is_other, found: dict, names: list, shapes: list, regime: str) -> list[str]:
+    """Our best time's advantage over the best of others of one sort."""
 
     def best(shape, wanted):
         seconds = [found[n, shape].seconds(regime) for n in names if (n, shape) in found and wanted(n)]
@@ -101,9 +106,9 @@ def ratio_row(found: dict, names: list, shapes: list, regime: str) -> list[str]:
     for shape in shapes:
         # Data that makes less work, parts, and other processes have their own rows.
         ours = best(shape, lambda n: is_ours(n) and not re.search(r"density|0\.30|part|program", n))
-        peer = best(shape, lambda n: not n.startswith((OURS, "read")) and "part" not in n)
-        cells.append(f"{peer / ours:.2f}" if ours and peer else "-")
-    return ["**best peer's time / ours**", *cells]
+        other = best(shape, is_other)
+        cells.append(f"{other / ours:.2f}" if ours and other else "-")
+    return [f"**{label}'s time / ours**", *cells]
 
 
 def section(kind: str, entries: list[Entry]) -> str:
@@ -122,9 +127,10 @@ def section(kind: str, entries: list[Entry]) -> str:
                 cells.append(cell(found.get((name, shape)), regime, unit, in_reads))
             if any(c != "-" for c in cells):
                 rows.append([name, *cells])
-        ratios = ratio_row(found, names, shapes, regime)
-        if any(c != "-" for c in ratios[1:]):
-            rows.append(ratios)
+        for label, is_other in OTHERS.items():
+            ratios = ratio_row(label, is_other, found, names, shapes, regime)
+            if any(c != "-" for c in ratios[1:]):
+                rows.append(ratios)
         if len(rows) > 1:
             # A screen is not wide enough for many shapes: they go down then.
             text += table(rows if len(shapes) <= MOST_COLUMNS else [list(column) for column in zip(*rows)]) + "\n"

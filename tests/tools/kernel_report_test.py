@@ -56,6 +56,7 @@ class Report(unittest.TestCase):
         entries = report.fastest(report.entries_of({"groups": [decode_group()]}))
         text = report.section("decode", entries)
         self.assertIn("| **best peer's time / ours** | 1.10 |", text)  # cuDNN's 22 by 20; density 0.5 does less
+        self.assertIn("| **best baseline's time / ours** | 0.95 |", text)
         self.assertIn("| AsyncI | 20.0 [18.0, 24.0] 0.80 |", text)
         self.assertIn("| AsyncI | 40.0 [36.0, 48.0] 0.80 |", text)  # sustained, against the sustained reader
 
