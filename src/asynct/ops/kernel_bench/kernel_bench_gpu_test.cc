@@ -103,7 +103,9 @@ TEST(KernelBench, what_cannot_be_allocated_is_a_line_of_its_own) {
   KernelBenchOptions options;
   options.decode = {{20000, 16384, 64, 64, 128}, {1, 64, 4, 2, 64}};
   options.densities = {1};
-  options.filter = "decode";
+  options.prefill.clear();
+  options.mixed.clear();
+  options.linear.clear();
   options.quick = true;
   const Report report = run_kernel_bench(options, [](const std::string&) {});
   ASSERT_EQ(report.results.size(), 3u);
