@@ -152,6 +152,21 @@ void bench(BenchOptions options) {
     print_table(machine, results);
 }
 
+/// `bench MODEL` needs its model, `bench serve` has none; CLI11 would take "serve" for a required MODEL.
+void subcommands_without_model(CLI::App& bench) {
+  bench.get_option("MODEL")->required(false);
+  bench.parse_complete_callback([&bench] {
+    const std::vector<CLI::App*> parsed = bench.get_subcommands();
+    const bool has_model = bench.count("MODEL") > 0;
+    if (!parsed.empty() && has_model)
+      throw CLI::ExcludesError(parsed.front()->get_name(), "MODEL");
+    else if (!parsed.empty())
+      bench.callback({});
+    else if (!has_model)
+      throw CLI::RequiredError("MODEL");
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -190,7 +205,9 @@ void add_bench(CLI::App& app) {
       ->description("size of the KV cache (default: what the tests need)");
   command->add_flag("--json", options->json, "for programs");
   command->callback([options] { bench(*options); });
+  add_bench_kernels(*command);
   add_bench_serve(*command);
+  subcommands_without_model(*command);
 }
 
 }  // namespace asynct

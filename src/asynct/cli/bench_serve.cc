@@ -149,16 +149,6 @@ void add_bench_serve(CLI::App& bench) {
   command->add_flag("--json", arguments->json, "for programs");
   command->add_option("--output", arguments->output, "JSON file, with each request (default: none)")
       ->check(not_empty());
-  // `bench MODEL` needs its model, `bench serve` has none; CLI11 would take "serve" for a required MODEL.
-  bench.get_option("MODEL")->required(false);
-  bench.parse_complete_callback([&bench, command] {
-    if (command->parsed() && bench.count("MODEL") > 0)
-      throw CLI::ExcludesError("serve", "MODEL");
-    else if (command->parsed())
-      bench.callback({});
-    else if (bench.count("MODEL") == 0)
-      throw CLI::RequiredError("MODEL");
-  });
   command->callback([arguments] { bench_serve(*arguments); });
 }
 

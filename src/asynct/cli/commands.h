@@ -11,6 +11,7 @@ void add_run(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_serve(CLI::App& app);
+void add_bench_kernels(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 void add_synth(CLI::App& app);
 

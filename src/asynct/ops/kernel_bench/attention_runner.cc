@@ -1,0 +1,157 @@
+#include "asynct/ops/kernel_bench/attention_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "asynct/base/error.h"
+#include "asynct/ops/attention/cuda/factors.h"
+#include "asynct/ops/attention/cuda/plan.h"
+#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/cuda/error.h"
+
+namespace asynct::kernel_bench {
+namespace {
+
+/// Warps of decode that run at once.
+std::int32_t decode_warps() {
+  constexpr std::int32_t kWarpsABlock = 8;
+  int device = 0;
+  int multiprocessors = 0;
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+              "cudaDeviceGetAttribute");
+  return kWarpsABlock * multiprocessors;
+}
+
+float pool_floor(const AttentionConfig& config) {
+  return config.pool_relu ? 0 : -std::numeric_limits<float>::infinity();
+}
+
+std::int32_t block_shift(const AttentionStep& step) {
+  return std::countr_zero(static_cast<std::uint32_t>(step.block_size));
+}
+
+cuda::KvView at(cuda::KvView layout, const void* data) {
+  layout.data = data;
+  return layout;
+}
+
+std::int32_t most_tokens(const AttentionStep& step) {
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < step.context_length.size(); ++i)
+    most = std::max(most, step.query_start[i + 1] - step.query_start[i]);
+  return most;
+}
+
+}  // namespace
+
+void validate(const AttentionStep& step) {
+  const AttentionConfig& config = step.config;
+  if (config.heads < 1 || config.kv_heads < 1 || config.heads % config.kv_heads != 0)
+    fail("attention: ", config.heads, " query heads and ", config.kv_heads,
+         " KV heads, expected a multiple of them");
+  if (step.block_size < 1 || !std::has_single_bit(static_cast<std::uint32_t>(step.block_size)))
+    fail("attention: blocks of ", step.block_size, " tokens, expected a power of two");
+  if (step.query_start.size() != step.context_length.size() + 1)
+    fail("attention: ", step.query_start.size(), " starts of query rows for ", step.context_length.size(),
+         " sequences, expected one more");
+  const auto heads = static_cast<std::size_t>(config.heads);
+  for (const auto* values : {&step.params.sigma, &step.params.slope, &step.params.bias, &step.params.gain})
+    if (!values->empty() && values->size() != heads)
+      fail("attention: ", values->size(), " values of a head's parameter, expected ", heads);
+  for (std::size_t i = 0; i < step.context_length.size(); ++i) {
+    const std::int32_t rows = step.query_start[i + 1] - step.query_start[i];
+    const std::int64_t most = std::int64_t{step.max_blocks} * step.block_size;
+    if (rows < 0 || rows > step.context_length[i] || step.context_length[i] > most)
+      fail("attention: sequence ", i, " with ", rows, " rows and ", step.context_length[i],
+           " keys, expected no fewer keys than rows and at most ", most);
+  }
+}
+
+DecodeRunner::DecodeRunner(const AttentionStep& step) : step_(step) {
+  validate(step);
+  const AttentionConfig& config = step.config;
+  const std::int32_t group = config.heads / config.kv_heads;
+  const std::int32_t rows = group * most_tokens(step);
+  if (rows > cuda::kDecodeRows)
+    fail("decode: ", rows, " query rows a KV head, expected at most ", cuda::kDecodeRows);
+  cuda::DecodePlan plan;
+  plan.build(step.query_start, step.context_length, config.kv_heads, decode_warps());
+  const float scale = cuda::query_scale(config, DType::bf16);
+  units_ = cuda::DeviceBuffer<cuda::DecodeUnit>(plan.units);
+  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(cuda::head_factors(config, step.params, scale));
+  partial_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(plan.slots) * cuda::kDecodeRows *
+                                       static_cast<std::size_t>(config.head_dim));
+  arrived_ = cuda::DeviceBuffer<std::uint32_t>(2 * static_cast<std::size_t>(plan.slots));
+  arrived_.fill_bytes(0);
+  args_ = {.query_stride = std::int64_t{config.heads} * config.head_dim,
+           .out_stride = std::int64_t{config.heads} * config.head_dim,
+           .factors = factors_.data(),
+           .units = units_.data(),
+           .partial = partial_.data(),
+           .arrived = arrived_.data(),
+           .slots = plan.slots,
+           .unit_count = static_cast<std::int32_t>(plan.units.size()),
+           .max_blocks = step.max_blocks,
+           .block_shift = block_shift(step),
+           .group = group,
+           .query_scale = scale,
+           .most_rows = rows,
+           .pool_floor = pool_floor(config)};
+}
+
+void DecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  const AttentionConfig& config = step_.config;
+  cuda::DecodeArgs args = args_;
+  args.query = tensors.query;
+  args.out = tensors.out;
+  args.value = at(step_.layout, tensors.value);
+  args.block_table = tensors.block_table;
+  cuda::set_keys(args, at(step_.layout, tensors.key), DType::bf16, step_.blocks, step_.block_size,
+                 config.kv_heads, config.head_dim);
+  cuda::run_decode(args, DType::bf16, config.head_dim, config.pool_size, stream);
+}
+
+PrefillRunner::PrefillRunner(const AttentionStep& step) : step_(step) {
+  validate(step);
+  const AttentionConfig& config = step.config;
+  const std::int32_t group = config.heads / config.kv_heads;
+  cuda::PrefillPlan plan;
+  plan.build(step.query_start, step.context_length, config.kv_heads, group);
+  const float scale = cuda::query_scale(config, DType::bf16);
+  const std::vector<cuda::HeadFactors> factors = cuda::head_factors(config, step.params, scale);
+  units_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan.units);
+  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors);
+  args_ = {.out_stride = std::int64_t{config.heads} * config.head_dim,
+           .factors = factors_.data(),
+           .units = units_.data(),
+           .unit_count = static_cast<std::int32_t>(plan.units.size()),
+           .max_blocks = step.max_blocks,
+           .block_shift = block_shift(step),
+           .group = group,
+           .query_scale = scale,
+           .plain = cuda::all_plain(factors),
+           .pool_floor = pool_floor(config)};
+}
+
+void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  const AttentionConfig& config = step_.config;
+  cuda::PrefillArgs args = args_;
+  args.out = tensors.out;
+  args.block_table = tensors.block_table;
+  cuda::set_tensors(args,
+                    {.dtype = DType::bf16,
+                     .query = tensors.query,
+                     .query_stride = std::int64_t{config.heads} * config.head_dim,
+                     .rows = step_.query_start.back(),
+                     .heads = config.heads,
+                     .kv_heads = config.kv_heads,
+                     .head_dim = config.head_dim,
+                     .blocks = step_.blocks,
+                     .block_size = step_.block_size},
+                    at(step_.layout, tensors.key), at(step_.layout, tensors.value));
+  cuda::run_prefill(args, DType::bf16, config.head_dim, config.pool_size, stream);
+}
+
+}  // namespace asynct::kernel_bench
