@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+
+#include "asynct/ops/linear/cuda/args.h"
+
+namespace asynct::cuda {
+
+/// A weight as kernels want it, made once; the matrix stays where it is.
+struct LinearWeight {
+  CUtensorMap map;
+  std::int32_t outputs = 0;
+  std::int32_t inputs = 0;
+  std::int32_t parts = 1;  // of K (policy.h): part of the reduction order
+};
+
+/// A buffer of inputs, made once; any number of its rows can be multiplied.
+struct LinearInput {
+  std::array<CUtensorMap, 5> maps;  // boxes of 8, 16, 32, 64, 128 rows
+  std::int32_t rows = 0;
+  std::int32_t inputs = 0;
+};
+
+/// `weight`: bf16 [outputs, inputs], rows `stride` elements apart. Inputs are a multiple of 64, outputs of 8;
+/// data and rows are aligned to 16 bytes. Error for anything else.
+LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::int32_t inputs,
+                                std::int64_t stride);
+
+/// `x`: bf16 [rows, inputs], rows `stride` elements apart, aligned to 16 bytes.
+LinearInput make_linear_input(const void* x, std::int32_t rows, std::int32_t inputs, std::int64_t stride);
+
+/// The first `rows` rows of x times weight^T, and what `epilogue` makes of them; launches, nothing else.
+///
+/// The kernel may begin before the one before it in the stream has ended: it reads its weight then (and a
+/// norm's factors), so neither may be written by a kernel that is still running. All other operands may.
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreBf16& epilogue, cudaStream_t stream);
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreFloat& epilogue, cudaStream_t stream);
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreReglu& epilogue, cudaStream_t stream);
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const AddResidual& epilogue, cudaStream_t stream);
+
+}  // namespace asynct::cuda

@@ -1,0 +1,88 @@
+#include "asynct/ops/linear/cuda/stream.cuh"
+
+#include <algorithm>
+#include <bit>
+
+#include "asynct/ops/cuda/device.h"
+#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/linear/cuda/linear.h"
+
+namespace asynct::cuda {
+namespace {
+
+constexpr int kMostShared = 232448;
+
+template <class Traits, class Epilogue>
+void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
+  const auto kernel = stream_kernel<Traits, Epilogue>;
+  const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostShared);
+  // Where K is not split a block goes through several tiles, two blocks a multiprocessor.
+  const int blocks = args.parts == 1 ? std::min(args.tiles, 2 * multiprocessors) : args.tiles * args.parts;
+  const int steps = args.steps * ((args.tiles * args.parts + blocks - 1) / blocks);
+  const int most = (kMostShared / 2 - 1024 - Traits::shared_bytes(0)) / (Traits::kStageBytes + 16);
+  args.stages = std::min(steps, most);
+  cudaLaunchAttribute attributes[2] = {{.id = cudaLaunchAttributeProgrammaticStreamSerialization},
+                                       {.id = cudaLaunchAttributeClusterDimension}};
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(args.parts), 1, 1};
+  const int token_tiles = (args.rows + Traits::kTokens - 1) / Traits::kTokens;
+  const cudaLaunchConfig_t config = {
+      .gridDim = {static_cast<unsigned>(blocks), static_cast<unsigned>(token_tiles)},
+      .blockDim = Traits::kThreads,
+      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.stages)),
+      .stream = stream,
+      .attrs = attributes,
+      .numAttrs = args.parts == 1 ? 1U : 2U};
+  check(cudaLaunchKernelEx(&config, kernel, args, epilogue), "linear");
+}
+
+template <class Epilogue>
+void run(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, const Epilogue& epilogue,
+         cudaStream_t stream) {
+  if (rows == 0) return;
+  if (x.inputs != weight.inputs)
+    fail("linear: input of ", x.inputs, " columns, expected the weight's ", weight.inputs);
+  if (rows < 0 || rows > x.rows) fail("linear: ", rows, " rows, expected at most the input's ", x.rows);
+  const std::int32_t tokens = stream_tokens(rows);
+  const StreamArgs args = {
+      .weight = weight.map,
+      .input = x.maps[static_cast<std::size_t>(std::countr_zero(static_cast<std::uint32_t>(tokens)) - 3)],
+      .rows = rows,
+      .outputs = weight.outputs,
+      .steps = (weight.inputs / weight.parts + kStreamDepth - 1) / kStreamDepth,
+      .parts = weight.parts,
+      .tiles = (weight.outputs + kStreamRows - 1) / kStreamRows};
+  switch (tokens) {
+    case 8:
+      return launch<StreamTraits<8>>(args, epilogue, stream);
+    case 16:
+      return launch<StreamTraits<16>>(args, epilogue, stream);
+    case 32:
+      return launch<StreamTraits<32>>(args, epilogue, stream);
+    case 64:
+      return launch<StreamTraits<64>>(args, epilogue, stream);
+    default:
+      return launch<StreamTraits<128>>(args, epilogue, stream);
+  }
+}
+
+}  // namespace
+
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreBf16& epilogue, cudaStream_t stream) {
+  run(weight, x, rows, epilogue, stream);
+}
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreFloat& epilogue, cudaStream_t stream) {
+  run(weight, x, rows, epilogue, stream);
+}
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const StoreReglu& epilogue, cudaStream_t stream) {
+  run(weight, x, rows, epilogue, stream);
+}
+void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                const AddResidual& epilogue, cudaStream_t stream) {
+  run(weight, x, rows, epilogue, stream);
+}
+
+}  // namespace asynct::cuda
