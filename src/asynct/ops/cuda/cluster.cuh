@@ -26,6 +26,11 @@ __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint
   return there;
 }
 
+/// Arrives at a barrier of another block, by cluster_address.
+__device__ inline void cluster_arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 /// Writes two floats to another block, whose barrier counts their 8 bytes when they are there. Both addresses
 /// by cluster_address of the same block.
 __device__ inline void store_async(std::uint32_t to, float a, float b, std::uint32_t barrier) {

@@ -13,6 +13,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/cuda/device_buffer.h"
+#include "asynct/ops/linear/cuda/launch.h"
 #include "asynct/ops/linear/cuda/linear.h"
 #include "asynct/tensor/dtype.h"
 
@@ -95,10 +96,16 @@ struct Output {
   DeviceBuffer<Element> buffer;
 };
 
-Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows) {
+enum class Kernel { chosen, stream, tiles };
+
+Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows,
+              Kernel kernel = Kernel::chosen) {
   const Output<std::uint16_t> out(rows, product.weight.rows, 1);
-  run_linear(product.plan, product.rows_from(first_row), rows,
-             StoreBf16{.out = out.buffer.data(), .stride = out.stride}, nullptr);
+  const StoreBf16 store = {.out = out.buffer.data(), .stride = out.stride};
+  const LinearInput x = product.rows_from(first_row);
+  if (kernel == Kernel::chosen) run_linear(product.plan, x, rows, store, nullptr);
+  if (kernel == Kernel::stream) launch_stream(product.plan, x, rows, store, nullptr);
+  if (kernel == Kernel::tiles) launch_tiles(product.plan, x, rows, store, nullptr);
   return out.finished();
 }
 
@@ -230,10 +237,24 @@ TEST(LinearBits, do_not_depend_on_the_rows_beside) {
   Random random(11);
   for (const auto& [outputs, inputs] : kShapes) {
     const Product product(random, 300, outputs, inputs);
-    const Bits all = multiply(product, 0, 300);
+    const Bits all = multiply(product, 0, 300, Kernel::stream);
     for (const int rows : {1, 2, 7, 8, 9, 16, 17, 32, 64, 65, 128, 129, 200}) {
       const int first = pick(random, 0, 300 - rows);
       const Bits some = multiply(product, first, rows);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + std::ptrdiff_t{first} * outputs))
+          << rows << " rows, " << outputs << " x " << inputs;
+    }
+  }
+}
+
+TEST(LinearBits, do_not_depend_on_the_kernel) {
+  Random random(15);
+  for (const auto& [outputs, inputs] : kShapes) {
+    const Product product(random, 600, outputs, inputs);
+    const Bits all = multiply(product, 0, 600, Kernel::stream);
+    for (const int rows : {1, 127, 128, 257, 600}) {
+      const int first = pick(random, 0, 600 - rows);
+      const Bits some = multiply(product, first, rows, Kernel::tiles);
       EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + std::ptrdiff_t{first} * outputs))
           << rows << " rows, " << outputs << " x " << inputs;
     }
@@ -265,7 +286,7 @@ TEST(LinearBits, follow_the_order_of_parts) {
 /// fast as the stream takes them they give what they give one by one.
 TEST(LinearChain, does_not_overtake_itself) {
   Random random(13);
-  for (const int rows : {1, 16, 100}) {
+  for (const int rows : {1, 16, 100, 290}) {
     std::vector<Product> products;
     for (const auto& [outputs, inputs] :
          std::vector<std::pair<int, int>>{{2048, 1024}, {1024, 2048}, {20480, 1024}, {1024, 1024}})

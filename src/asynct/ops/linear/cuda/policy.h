@@ -26,6 +26,9 @@ constexpr std::int32_t linear_parts(std::int32_t outputs, std::int32_t inputs) {
   return parts;
 }
 
+/// More rows are the tile kernel's; either way they get the same bits.
+inline constexpr std::int32_t kMostStreamRows = 128;
+
 /// Columns of the matrix instruction for `rows` tokens: the smallest that holds them, at most 128.
 constexpr std::int32_t stream_tokens(std::int32_t rows) {
   std::int32_t tokens = 8;

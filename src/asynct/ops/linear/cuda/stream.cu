@@ -5,7 +5,7 @@
 
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
-#include "asynct/ops/linear/cuda/linear.h"
+#include "asynct/ops/linear/cuda/launch.h"
 
 namespace asynct::cuda {
 namespace {
@@ -14,7 +14,6 @@ constexpr int kMostShared = 232448;
 
 template <class Traits, class Epilogue>
 void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
-  const auto kernel = stream_kernel<Traits, Epilogue>;
   const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostShared);
   // Where K is not split a block goes through several tiles, two blocks a multiprocessor.
   const int blocks = args.parts == 1 ? std::min(args.tiles, 2 * multiprocessors) : args.tiles * args.parts;
@@ -33,16 +32,14 @@ void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
       .stream = stream,
       .attrs = attributes,
       .numAttrs = args.parts == 1 ? 1U : 2U};
-  check(cudaLaunchKernelEx(&config, kernel, args, epilogue), "linear");
+  check(cudaLaunchKernelEx(&config, stream_kernel<Traits, Epilogue>, args, epilogue), "linear");
 }
 
+}  // namespace
+
 template <class Epilogue>
-void run(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, const Epilogue& epilogue,
-         cudaStream_t stream) {
-  if (rows == 0) return;
-  if (x.inputs != weight.inputs)
-    fail("linear: input of ", x.inputs, " columns, expected the weight's ", weight.inputs);
-  if (rows < 0 || rows > x.rows) fail("linear: ", rows, " rows, expected at most the input's ", x.rows);
+void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                   const Epilogue& epilogue, cudaStream_t stream) {
   const std::int32_t tokens = stream_tokens(rows);
   const StreamArgs args = {
       .weight = weight.map,
@@ -66,23 +63,13 @@ void run(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, co
   }
 }
 
-}  // namespace
-
-void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                const StoreBf16& epilogue, cudaStream_t stream) {
-  run(weight, x, rows, epilogue, stream);
-}
-void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                const StoreFloat& epilogue, cudaStream_t stream) {
-  run(weight, x, rows, epilogue, stream);
-}
-void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                const StoreReglu& epilogue, cudaStream_t stream) {
-  run(weight, x, rows, epilogue, stream);
-}
-void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                const AddResidual& epilogue, cudaStream_t stream) {
-  run(weight, x, rows, epilogue, stream);
-}
+template void launch_stream(const LinearWeight&, const LinearInput&, std::int32_t, const StoreBf16&,
+                            cudaStream_t);
+template void launch_stream(const LinearWeight&, const LinearInput&, std::int32_t, const StoreFloat&,
+                            cudaStream_t);
+template void launch_stream(const LinearWeight&, const LinearInput&, std::int32_t, const StoreReglu&,
+                            cudaStream_t);
+template void launch_stream(const LinearWeight&, const LinearInput&, std::int32_t, const AddResidual&,
+                            cudaStream_t);
 
 }  // namespace asynct::cuda
