@@ -15,8 +15,10 @@ struct StreamArgs {
   std::int32_t outputs = 0;
   std::int32_t steps = 0;  // of kStreamDepth, in a part of K
   std::int32_t parts = 1;
-  std::int32_t tiles = 0;  // of kStreamRows weight rows
+  std::int32_t tiles = 0;  // of kStreamRows weight rows a warpgroup
   std::int32_t stages = 2;
+  std::int32_t input_slots = 2;  // a stage has its own, or, if the input is kept, every step
+  bool keeps_input = false;      // for all tiles of a block
 };
 
 struct TileArgs {

@@ -12,14 +12,30 @@ namespace {
 
 constexpr int kMostShared = 232448;
 
+/// Stages and what is kept, for a block of `tiles` tiles in `most_bytes` of shared memory.
+template <class Traits>
+void choose_stages(StreamArgs& args, int tiles, int most_bytes) {
+  const int left = most_bytes - Traits::shared_bytes(0, 0);
+  const int kept = args.steps * Traits::kInputBytes;
+  args.keeps_input = tiles > 1 && left - kept >= 4 * Traits::kWeightBytes;
+  if (args.keeps_input)
+    args.stages = (left - kept) / (Traits::kWeightBytes + 16);
+  else
+    args.stages = left / (Traits::kWeightBytes + Traits::kInputBytes + 16);
+  args.stages = std::min(args.stages, tiles * args.steps);
+  args.input_slots = args.keeps_input ? args.steps : args.stages;
+}
+
 template <class Traits, class Epilogue>
 void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
   const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostShared);
-  // Where K is not split a block goes through several tiles, two blocks a multiprocessor.
-  const int blocks = args.parts == 1 ? std::min(args.tiles, 2 * multiprocessors) : args.tiles * args.parts;
-  const int steps = args.steps * ((args.tiles * args.parts + blocks - 1) / blocks);
-  const int most = (kMostShared / 2 - 1024 - Traits::shared_bytes(0)) / (Traits::kStageBytes + 16);
-  args.stages = std::min(steps, most);
+  args.tiles = (args.outputs + Traits::kGroups * kStreamRows - 1) / (Traits::kGroups * kStreamRows);
+  // Where K is not split a block goes through several tiles.
+  const int a_multiprocessor = Traits::kTokens <= 16 ? 2 : 1;
+  const int blocks =
+      args.parts == 1 ? std::min(args.tiles, a_multiprocessor * multiprocessors) : args.tiles * args.parts;
+  choose_stages<Traits>(args, (args.tiles * args.parts + blocks - 1) / blocks,
+                        kMostShared / a_multiprocessor - 1024);
   cudaLaunchAttribute attributes[2] = {{.id = cudaLaunchAttributeProgrammaticStreamSerialization},
                                        {.id = cudaLaunchAttributeClusterDimension}};
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -28,7 +44,7 @@ void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
   const cudaLaunchConfig_t config = {
       .gridDim = {static_cast<unsigned>(blocks), static_cast<unsigned>(token_tiles)},
       .blockDim = Traits::kThreads,
-      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.stages)),
+      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.stages, args.input_slots)),
       .stream = stream,
       .attrs = attributes,
       .numAttrs = args.parts == 1 ? 1U : 2U};
@@ -47,19 +63,18 @@ void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_
       .rows = rows,
       .outputs = weight.outputs,
       .steps = (weight.inputs / weight.parts + kStreamDepth - 1) / kStreamDepth,
-      .parts = weight.parts,
-      .tiles = (weight.outputs + kStreamRows - 1) / kStreamRows};
+      .parts = weight.parts};
   switch (tokens) {
     case 8:
-      return launch<StreamTraits<8>>(args, epilogue, stream);
+      return launch<StreamTraits<8, 1>>(args, epilogue, stream);
     case 16:
-      return launch<StreamTraits<16>>(args, epilogue, stream);
+      return launch<StreamTraits<16, 1>>(args, epilogue, stream);
     case 32:
-      return launch<StreamTraits<32>>(args, epilogue, stream);
+      return launch<StreamTraits<32, 1>>(args, epilogue, stream);
     case 64:
-      return launch<StreamTraits<64>>(args, epilogue, stream);
+      return launch<StreamTraits<64, 2>>(args, epilogue, stream);
     default:
-      return launch<StreamTraits<128>>(args, epilogue, stream);
+      return launch<StreamTraits<128, 2>>(args, epilogue, stream);
   }
 }
 

@@ -25,38 +25,42 @@
 // its share of the rows: the others send it their sums, which it adds in the order of the parts.
 namespace asynct::cuda {
 
-template <int kTokenTile>
+template <int kTokenTile, int kGroupCount>
 struct StreamTraits {
   static constexpr int kTokens = kTokenTile;
+  static constexpr int kGroups = kGroupCount;        // warpgroups that multiply, 64 weight rows each
   static constexpr int kHalves = kStreamDepth / 64;  // of a stage: 128-byte rows
   static constexpr int kWeightHalf = kStreamRows * 128;
   static constexpr int kInputHalf = kTokens * 128;
-  static constexpr int kStageBytes = kHalves * (kWeightHalf + kInputHalf);
+  static constexpr int kGroupBytes = kHalves * kWeightHalf;
+  static constexpr int kWeightBytes = kGroups * kGroupBytes;
+  static constexpr int kInputBytes = kHalves * kInputHalf;
   static constexpr int kSumStride = kTokens + 2;  // floats; lanes of different rows meet different banks
-  static constexpr int kSumBytes = kStreamRows * kSumStride * 4;
-  static constexpr int kThreads = 128 + 32;  // a warpgroup that multiplies, a warp that asks for tiles
-  static constexpr int shared_bytes(int stages) {
-    return 1024 + stages * kStageBytes + kSumBytes + 8 * (2 * stages + 1);
+  static constexpr int kGroupSumBytes = kStreamRows * kSumStride * 4;
+  static constexpr int kSumBytes = kGroups * kGroupSumBytes;
+  static constexpr int kProducer = 128 * kGroups;  // a thread of the last warp
+  static constexpr int kThreads = kProducer + 32;
+  static constexpr int shared_bytes(int stages, int input_slots) {
+    return 1024 + stages * kWeightBytes + input_slots * kInputBytes + kSumBytes + 8 * (2 * stages + 1);
   }
 };
 
 /// Where things lie in shared memory.
 template <class Traits>
 struct StreamShared {
-  std::uint32_t stages;
+  std::uint32_t base;
   int stage_count;
+  int input_slots;
 
-  __device__ std::uint32_t weight(int stage) const { return stages + stage * Traits::kStageBytes; }
-  __device__ std::uint32_t input(int stage) const {
-    return weight(stage) + Traits::kHalves * Traits::kWeightHalf;
-  }
-  __device__ std::uint32_t sums() const { return weight(stage_count); }
+  __device__ std::uint32_t weight(int stage) const { return base + stage * Traits::kWeightBytes; }
+  __device__ std::uint32_t input(int slot) const { return weight(stage_count) + slot * Traits::kInputBytes; }
+  __device__ std::uint32_t sums() const { return input(input_slots); }
   __device__ std::uint32_t full(int stage) const { return sums() + Traits::kSumBytes + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(stage_count + stage); }
   __device__ std::uint32_t received() const { return full(2 * stage_count); }
 };
 
-/// A block's place: one part of K of weight tiles `tile`, tile + tile_step, ... times one tile of tokens.
+/// A block's place: one part of K of tiles `tile`, tile + tile_step, ... times one tile of tokens.
 struct StreamPlace {
   int part;
   int tile;
@@ -88,11 +92,11 @@ class StreamProducer {
   __device__ void start() {
     for (int i = 0; i < args_.stages; ++i) {
       barrier_init(shared_.full(i), 1);
-      barrier_init(shared_.free(i), 4);
+      barrier_init(shared_.free(i), 4 * Traits::kGroups);
     }
     barrier_init(shared_.received(), 1);
     barrier_init_fence();
-    barrier_arrive_expect(shared_.received(), kStreamRows * Traits::kTokens * 4);
+    barrier_arrive_expect(shared_.received(), Traits::kGroups * kStreamRows * Traits::kTokens * 4);
     for (int i = 0; i < min(args_.stages, total_); ++i) load_weight(i, i);
   }
 
@@ -114,15 +118,20 @@ class StreamProducer {
     return (place_.part * args_.steps + i % args_.steps) * Traits::kHalves;
   }
   __device__ void load_weight(int i, int stage) {
-    barrier_arrive_expect(shared_.full(stage), Traits::kStageBytes);
-    const int tile = place_.tile + i / args_.steps * place_.tile_step;
-    tma_load(shared_.weight(stage), args_.weight, shared_.full(stage), 0, tile * kStreamRows, first_half(i),
-             0, 0);
+    barrier_arrive_expect(shared_.full(stage),
+                          Traits::kWeightBytes + (needs_input(i) ? Traits::kInputBytes : 0));
+    const int row = (place_.tile + i / args_.steps * place_.tile_step) * Traits::kGroups * kStreamRows;
+    for (int g = 0; g < Traits::kGroups; ++g)
+      tma_load(shared_.weight(stage) + g * Traits::kGroupBytes, args_.weight, shared_.full(stage), 0,
+               row + g * kStreamRows, first_half(i), 0, 0);
   }
   __device__ void load_input(int i, int stage) {
-    tma_load(shared_.input(stage), args_.input, shared_.full(stage), 0, place_.first_token, first_half(i), 0,
-             0);
+    if (!needs_input(i)) return;
+    tma_load(shared_.input(args_.keeps_input ? i : stage), args_.input, shared_.full(stage), 0,
+             place_.first_token, first_half(i), 0, 0);
   }
+  /// Where it is kept, the first tile brings all of it.
+  __device__ bool needs_input(int i) const { return !args_.keeps_input || i < args_.steps; }
 
   const StreamArgs& args_;
   StreamShared<Traits> shared_;
@@ -130,27 +139,33 @@ class StreamProducer {
   int total_;
 };
 
-/// The warpgroup that multiplies.
+/// A warpgroup that multiplies.
 template <class Traits, class Epilogue>
 class StreamConsumer {
  public:
   __device__ StreamConsumer(const StreamArgs& args, const Epilogue& epilogue,
-                            const StreamShared<Traits>& shared, const StreamPlace& place, const float* sums)
-      : args_(args), epilogue_(epilogue), shared_(shared), place_(place), sums_(sums) {}
+                            const StreamShared<Traits>& shared, const StreamPlace& place, const float* sums,
+                            int group)
+      : args_(args),
+        epilogue_(epilogue),
+        shared_(shared),
+        place_(place),
+        sums_(sums + group * (Traits::kGroupSumBytes / 4)),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % 128) {}
 
   __device__ void run() {
     const int pairs = kStreamRows / 2 / args_.parts;  // of outputs that this block finishes
     for (int i = 0; i < place_.tiles; ++i) {
       const int tile = place_.tile + i * place_.tile_step;
-      const int first = tile * kStreamRows + place_.part * 2 * pairs;
+      const int first = (tile * Traits::kGroups + group_) * kStreamRows + place_.part * 2 * pairs;
       Loaded loaded = {};
-      const int thread = static_cast<int>(threadIdx.x);
-      if (wanted(thread, pairs, first))
-        loaded = load_before(epilogue_, place_.first_token + thread / pairs, first + 2 * (thread % pairs));
+      if (wanted(thread_, pairs, first))
+        loaded = load_before(epilogue_, place_.first_token + thread_ / pairs, first + 2 * (thread_ % pairs));
       multiply();
       send();
       finish(pairs, first, loaded);
-      if (i + 1 < place_.tiles) barrier_sync(1, 128);
+      if (i + 1 < place_.tiles) barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
     }
   }
 
@@ -160,8 +175,9 @@ class StreamConsumer {
   __device__ void multiply() {
     for (int step = 0; step < args_.steps; ++step) {
       barrier_wait(shared_.full(stage_), round_ & 1);
-      const std::uint64_t weight = wgmma::operand(shared_.weight(stage_), 1024, 16);
-      const std::uint64_t input = wgmma::operand(shared_.input(stage_), 1024, 16);
+      const std::uint64_t weight =
+          wgmma::operand(shared_.weight(stage_) + group_ * Traits::kGroupBytes, 1024, 16);
+      const std::uint64_t input = wgmma::operand(shared_.input(args_.keeps_input ? step : stage_), 1024, 16);
       wgmma::fence();
 #pragma unroll
       for (int k = 0; k < kStreamDepth / 16; ++k)
@@ -186,13 +202,14 @@ class StreamConsumer {
 
   /// Each sum to the block that finishes its weight row.
   __device__ void send() {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = thread_ % 32;
     const int share = kStreamRows / args_.parts;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4 + 8 * h;
+      const int row = thread_ / 32 * 16 + lane / 4 + 8 * h;
       const std::uint32_t to =
-          shared_.sums() + 4 * ((place_.part * share + row % share) * Traits::kSumStride + 2 * (lane % 4));
+          shared_.sums() + group_ * Traits::kGroupSumBytes +
+          4 * ((place_.part * share + row % share) * Traits::kSumStride + 2 * (lane % 4));
       if (args_.parts == 1) {
 #pragma unroll
         for (int j = 0; j < Traits::kTokens / 8; ++j)
@@ -208,7 +225,7 @@ class StreamConsumer {
       }
     }
     if (args_.parts == 1)
-      barrier_sync(1, 128);
+      barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
     else
       barrier_wait(shared_.received(), 0);
   }
@@ -219,7 +236,7 @@ class StreamConsumer {
   }
 
   __device__ void finish(int pairs, int first, Loaded loaded) {
-    for (int i = static_cast<int>(threadIdx.x); i < pairs * Traits::kTokens; i += 128) {
+    for (int i = thread_; i < pairs * Traits::kTokens; i += 128) {
       if (!wanted(i, pairs, first)) continue;
       const int token = i / pairs;
       const int pair = i % pairs;
@@ -243,6 +260,8 @@ class StreamConsumer {
   StreamShared<Traits> shared_;
   StreamPlace place_;
   const float* sums_;
+  const int group_;
+  const int thread_;
   float sum_[Traits::kTokens / 2];
   int stage_ = 0;
   int round_ = 0;
@@ -253,10 +272,10 @@ __global__ void __launch_bounds__(Traits::kThreads)
     stream_kernel(const __grid_constant__ StreamArgs args, const __grid_constant__ Epilogue epilogue) {
   extern __shared__ unsigned char memory[];
   const std::uint32_t padding = (1024 - (shared_address(memory) & 1023)) & 1023;
-  const StreamShared<Traits> shared = {shared_address(memory) + padding, args.stages};
+  const StreamShared<Traits> shared = {shared_address(memory) + padding, args.stages, args.input_slots};
   const StreamPlace place = stream_place<Traits::kTokens>(args);
   StreamProducer<Traits> producer(args, shared, place);
-  const bool produces = threadIdx.x == 128;
+  const bool produces = threadIdx.x == Traits::kProducer;
   if (produces) {
     launch_dependents();
     producer.start();
@@ -268,10 +287,11 @@ __global__ void __launch_bounds__(Traits::kThreads)
     cluster_sync();
   wait_for_launcher();
   if (produces) producer.run();
-  if (threadIdx.x < 128) {
+  if (threadIdx.x < Traits::kProducer) {
     const float* const sums =
-        reinterpret_cast<const float*>(memory + padding + args.stages * Traits::kStageBytes);
-    StreamConsumer<Traits, Epilogue>(args, epilogue, shared, place, sums).run();
+        reinterpret_cast<const float*>(memory + padding + (shared.sums() - shared.base));
+    StreamConsumer<Traits, Epilogue>(args, epilogue, shared, place, sums, static_cast<int>(threadIdx.x) / 128)
+        .run();
   }
 }
 
