@@ -11,13 +11,13 @@ __device__ inline std::uint32_t cluster_rank() {
   return rank;
 }
 
-/// Joins all threads of all blocks of the cluster; what they wrote to shared memory before is seen after.
-__device__ inline void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;\n" ::
-          : "memory");
+/// Says that this thread is here, resp. waits until all threads of all blocks of the cluster have said so. In
+/// between a block's memory may still be used by the others. Orders nothing but initialized barriers
+/// (barrier_init_fence): a release would wait for all of the thread's memory traffic.
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 /// Where `address` of this block's shared memory lies in that of the block `rank`.
 __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint32_t rank) {
@@ -26,17 +26,20 @@ __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint
   return there;
 }
 
-/// Arrives at a barrier of another block, by cluster_address.
-__device__ inline void cluster_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+/// Arrives at a barrier of another block, by cluster_address. Releases to this block only: enough for who
+/// waits to overwrite what this one has read.
+__device__ inline void barrier_arrive_cluster(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Writes two floats to another block, whose barrier counts their 8 bytes when they are there. Both addresses
-/// by cluster_address of the same block.
-__device__ inline void store_async(std::uint32_t to, float a, float b, std::uint32_t barrier) {
+/// Copies `bytes`, a multiple of 16, to another block, whose barrier counts them when they are there; `to`
+/// and `barrier` by cluster_address. What threads wrote needs fence_async_shared and a barrier before.
+__device__ inline void copy_to_block(std::uint32_t to, std::uint32_t from, std::uint32_t bytes,
+                                     std::uint32_t barrier) {
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
-      "f"(a), "f"(b), "r"(barrier)
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          to),
+      "r"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
 

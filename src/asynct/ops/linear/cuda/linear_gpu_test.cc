@@ -15,6 +15,7 @@
 #include "asynct/ops/cuda/device_buffer.h"
 #include "asynct/ops/linear/cuda/launch.h"
 #include "asynct/ops/linear/cuda/linear.h"
+#include "asynct/ops/linear/cuda/policy.h"
 #include "asynct/tensor/dtype.h"
 
 namespace asynct::cuda {
@@ -96,7 +97,7 @@ struct Output {
   DeviceBuffer<Element> buffer;
 };
 
-enum class Kernel { chosen, stream, tiles };
+enum class Kernel { chosen, direct, stream, tiles };
 
 Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows,
               Kernel kernel = Kernel::chosen) {
@@ -104,6 +105,7 @@ Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows,
   const StoreBf16 store = {.out = out.buffer.data(), .stride = out.stride};
   const LinearInput x = product.rows_from(first_row);
   if (kernel == Kernel::chosen) run_linear(product.plan, x, rows, store, nullptr);
+  if (kernel == Kernel::direct) launch_direct(product.plan, x, rows, store, nullptr);
   if (kernel == Kernel::stream) launch_stream(product.plan, x, rows, store, nullptr);
   if (kernel == Kernel::tiles) launch_tiles(product.plan, x, rows, store, nullptr);
   return out.finished();
@@ -128,7 +130,7 @@ std::vector<double> values_of(const Bits& bits) {
 }
 
 Product random_product(Random& random) {
-  const int inputs = pick_of(random, {64, 128, 192, 256, 448, 512, 1024, 3072});
+  const int inputs = pick_of(random, {64, 128, 192, 256, 384, 448, 512, 1024, 3072});
   const int outputs = 8 * pick_of(random, {1, 3, 7, 8, 9, 16, 25, 64, 128, 129});
   const int border = pick_of(random, {1, 8, 16, 32, 64, 128, 256, 300});
   const int most = 60'000'000 / inputs / outputs;
@@ -230,8 +232,8 @@ TEST(LinearResidual, equals_the_reference) {
 }
 
 /// The source model's shapes, a short head, and what none of their tiles divides.
-const std::vector<std::pair<int, int>> kShapes = {{2048, 1024}, {1024, 1024}, {6144, 1024},
-                                                  {1024, 3072}, {40000, 128}, {200, 448}};
+const std::vector<std::pair<int, int>> kShapes = {{2048, 1024}, {1024, 1024}, {6144, 1024}, {1024, 3072},
+                                                  {40000, 128}, {200, 448},   {1000, 512},  {328, 1536}};
 
 TEST(LinearBits, do_not_depend_on_the_rows_beside) {
   Random random(11);
@@ -252,9 +254,11 @@ TEST(LinearBits, do_not_depend_on_the_kernel) {
   for (const auto& [outputs, inputs] : kShapes) {
     const Product product(random, 600, outputs, inputs);
     const Bits all = multiply(product, 0, 600, Kernel::stream);
-    for (const int rows : {1, 127, 128, 257, 600}) {
+    for (const int rows : {1, 5, 8, 9, 33, 64, 127, 128, 257, 600}) {
+      const bool direct = rows <= 64;
+      if (direct && direct_steps(inputs, product.plan.parts) == 0) continue;
       const int first = pick(random, 0, 600 - rows);
-      const Bits some = multiply(product, first, rows, Kernel::tiles);
+      const Bits some = multiply(product, first, rows, direct ? Kernel::direct : Kernel::tiles);
       EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + std::ptrdiff_t{first} * outputs))
           << rows << " rows, " << outputs << " x " << inputs;
     }

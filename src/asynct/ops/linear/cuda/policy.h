@@ -9,27 +9,32 @@
 // depend on the rows beside it, nor on the kernel that computes it.
 namespace asynct::cuda {
 
-inline constexpr std::int32_t kStreamRows = 64;    // weight rows of a block of the streaming kernel
+inline constexpr std::int32_t kStreamRows = 64;    // weight rows of a warpgroup of the streaming kernel
 inline constexpr std::int32_t kStreamDepth = 128;  // k of one of its stages
 inline constexpr std::int32_t kMostParts = 8;      // blocks of a cluster on any device
 
-/// Parts of K for a weight [outputs, inputs]: as many as it takes to give every multiprocessor of the largest
-/// sm_90 device a block of 64 weight rows, but none below 128 inputs.
+/// Parts of K for a weight [outputs, inputs]: the fewest of at most 384 inputs, so that a layer's weights
+/// give every multiprocessor work and chains of instructions stay short. One for a head, whose rows are
+/// plenty.
 constexpr std::int32_t linear_parts(std::int32_t outputs, std::int32_t inputs) {
-  const std::int32_t tiles = (outputs + kStreamRows - 1) / kStreamRows;
   std::int32_t parts = 1;
-  while (parts < kMostParts && tiles * parts < 128 && inputs % (2 * parts * kStreamDepth) == 0) parts *= 2;
-  // Parts of more than 512 inputs would make one chain of instructions too long to hide.
-  while (parts < kMostParts && tiles <= 256 && inputs / parts > 256 &&
-         inputs % (2 * parts * kStreamDepth) == 0)
-    parts *= 2;
+  if (outputs > 32768) return parts;
+  while (parts < kMostParts && inputs / parts > 384 && inputs % (2 * parts * kStreamDepth) == 0) parts *= 2;
   return parts;
 }
 
-/// More rows are the tile kernel's; either way they get the same bits.
+/// Matrix instructions of a part if the direct kernel has an instance for that many, else 0.
+constexpr std::int32_t direct_steps(std::int32_t inputs, std::int32_t parts) {
+  const std::int32_t steps = inputs / parts / 16;
+  return inputs % (16 * parts) == 0 && (steps == 16 || steps == 24) ? steps : 0;
+}
+
+// Who computes how many rows; all give the same bits.
+inline constexpr std::int32_t kMostDirectRows = 16;
 inline constexpr std::int32_t kMostStreamRows = 128;
 
-/// Columns of the matrix instruction for `rows` tokens: the smallest that holds them, at most 128.
+/// Columns of the streaming kernel's matrix instruction for `rows` tokens: the smallest that holds them, at
+/// most 128.
 constexpr std::int32_t stream_tokens(std::int32_t rows) {
   std::int32_t tokens = 8;
   while (tokens < rows && tokens < 128) tokens *= 2;

@@ -5,12 +5,15 @@
 namespace asynct::cuda {
 namespace {
 
-TEST(LinearPolicy, fills_the_device_with_the_source_models_shapes) {
+TEST(LinearPolicy, splits_the_source_models_layers_and_not_its_head) {
   EXPECT_EQ(linear_parts(2048, 1024), 4);
-  EXPECT_EQ(linear_parts(1024, 1024), 8);
+  EXPECT_EQ(linear_parts(1024, 1024), 4);
   EXPECT_EQ(linear_parts(6144, 1024), 4);
   EXPECT_EQ(linear_parts(1024, 3072), 8);
   EXPECT_EQ(linear_parts(151936, 1024), 1);
+  EXPECT_EQ(direct_steps(1024, 4), 16);
+  EXPECT_EQ(direct_steps(3072, 8), 24);
+  EXPECT_EQ(direct_steps(1024, 1), 0);
 }
 
 TEST(LinearPolicy, parts_are_whole_stages) {

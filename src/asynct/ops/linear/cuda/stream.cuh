@@ -37,11 +37,11 @@ struct StreamTraits {
   static constexpr int kInputBytes = kHalves * kInputHalf;
   static constexpr int kSumStride = kTokens + 2;  // floats; lanes of different rows meet different banks
   static constexpr int kGroupSumBytes = kStreamRows * kSumStride * 4;
-  static constexpr int kSumBytes = kGroups * kGroupSumBytes;
-  static constexpr int kProducer = 128 * kGroups;  // a thread of the last warp
+  static constexpr int kSumBytes = kGroups * kGroupSumBytes;  // twice: own sums, and sums received
+  static constexpr int kProducer = 128 * kGroups;             // a thread of the last warp
   static constexpr int kThreads = kProducer + 32;
   static constexpr int shared_bytes(int stages, int input_slots) {
-    return 1024 + stages * kWeightBytes + input_slots * kInputBytes + kSumBytes + 8 * (2 * stages + 1);
+    return 1024 + stages * kWeightBytes + input_slots * kInputBytes + 2 * kSumBytes + 8 * (2 * stages + 1);
   }
 };
 
@@ -55,7 +55,8 @@ struct StreamShared {
   __device__ std::uint32_t weight(int stage) const { return base + stage * Traits::kWeightBytes; }
   __device__ std::uint32_t input(int slot) const { return weight(stage_count) + slot * Traits::kInputBytes; }
   __device__ std::uint32_t sums() const { return input(input_slots); }
-  __device__ std::uint32_t full(int stage) const { return sums() + Traits::kSumBytes + 8 * stage; }
+  __device__ std::uint32_t received_sums() const { return sums() + Traits::kSumBytes; }
+  __device__ std::uint32_t full(int stage) const { return sums() + 2 * Traits::kSumBytes + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(stage_count + stage); }
   __device__ std::uint32_t received() const { return full(2 * stage_count); }
 };
@@ -96,47 +97,56 @@ class StreamProducer {
     }
     barrier_init(shared_.received(), 1);
     barrier_init_fence();
-    barrier_arrive_expect(shared_.received(), Traits::kGroups * kStreamRows * Traits::kTokens * 4);
-    for (int i = 0; i < min(args_.stages, total_); ++i) load_weight(i, i);
+    barrier_arrive_expect(shared_.received(), Traits::kSumBytes);
+    for (next_ = {}; next_.count < min(args_.stages, total_); advance()) load_weight(next_.count);
   }
 
   /// After the kernel before has ended.
   __device__ void run() {
-    for (int i = 0; i < min(args_.stages, total_); ++i) load_input(i, i);
+    for (next_ = {}; next_.count < min(args_.stages, total_); advance()) load_input(next_.count);
     int stage = 0;
     int round = 0;
-    for (int i = args_.stages; i < total_; ++i) {
+    for (; next_.count < total_; advance()) {
       barrier_wait(shared_.free(stage), round & 1);
-      load_weight(i, stage);
-      load_input(i, stage);
+      load_weight(stage);
+      load_input(stage);
       if (++stage == args_.stages) stage = 0, ++round;
     }
   }
 
  private:
-  __device__ int first_half(int i) const {
-    return (place_.part * args_.steps + i % args_.steps) * Traits::kHalves;
+  struct Next {
+    int count = 0;  // of steps asked for
+    int tile = 0;   // of this block
+    int step = 0;   // of the tile
+  };
+
+  __device__ void advance() {
+    ++next_.count;
+    if (++next_.step == args_.steps) next_.step = 0, ++next_.tile;
   }
-  __device__ void load_weight(int i, int stage) {
+  __device__ int half() const { return (place_.part * args_.steps + next_.step) * Traits::kHalves; }
+  __device__ void load_weight(int stage) {
     barrier_arrive_expect(shared_.full(stage),
-                          Traits::kWeightBytes + (needs_input(i) ? Traits::kInputBytes : 0));
-    const int row = (place_.tile + i / args_.steps * place_.tile_step) * Traits::kGroups * kStreamRows;
+                          Traits::kWeightBytes + (needs_input() ? Traits::kInputBytes : 0));
+    const int row = (place_.tile + next_.tile * place_.tile_step) * Traits::kGroups * kStreamRows;
     for (int g = 0; g < Traits::kGroups; ++g)
       tma_load(shared_.weight(stage) + g * Traits::kGroupBytes, args_.weight, shared_.full(stage), 0,
-               row + g * kStreamRows, first_half(i), 0, 0);
+               row + g * kStreamRows, half(), 0, 0);
   }
-  __device__ void load_input(int i, int stage) {
-    if (!needs_input(i)) return;
-    tma_load(shared_.input(args_.keeps_input ? i : stage), args_.input, shared_.full(stage), 0,
-             place_.first_token, first_half(i), 0, 0);
+  __device__ void load_input(int stage) {
+    if (!needs_input()) return;
+    tma_load(shared_.input(args_.keeps_input ? next_.step : stage), args_.input, shared_.full(stage), 0,
+             place_.first_token, half(), 0, 0);
   }
   /// Where it is kept, the first tile brings all of it.
-  __device__ bool needs_input(int i) const { return !args_.keeps_input || i < args_.steps; }
+  __device__ bool needs_input() const { return !args_.keeps_input || next_.tile == 0; }
 
   const StreamArgs& args_;
   StreamShared<Traits> shared_;
   StreamPlace place_;
   int total_;
+  Next next_;
 };
 
 /// A warpgroup that multiplies.
@@ -154,23 +164,44 @@ class StreamConsumer {
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % 128) {}
 
+  /// What can be read before the kernel before has ended.
+  __device__ void start() { load_factors_of(0); }
+
   __device__ void run() {
-    const int pairs = kStreamRows / 2 / args_.parts;  // of outputs that this block finishes
     for (int i = 0; i < place_.tiles; ++i) {
-      const int tile = place_.tile + i * place_.tile_step;
-      const int first = (tile * Traits::kGroups + group_) * kStreamRows + place_.part * 2 * pairs;
+      if (i > 0) load_factors_of(i);
+      const int first = first_output(i);
       Loaded loaded = {};
-      if (wanted(thread_, pairs, first))
-        loaded = load_before(epilogue_, place_.first_token + thread_ / pairs, first + 2 * (thread_ % pairs));
+      if (wanted(thread_, first))
+        loaded = load_before(epilogue_, token_of(thread_), first + pair_of(thread_));
       multiply();
       send();
-      finish(pairs, first, loaded);
+      finish(first, loaded);
       if (i + 1 < place_.tiles) barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
     }
   }
 
  private:
+  using Factors = decltype(load_factors(std::declval<Epilogue>(), 0));
   using Loaded = decltype(load_before(std::declval<Epilogue>(), 0, 0));
+
+  // The block finishes 1 / parts of a tile's weight rows, and the thread the pairs of outputs and tokens i =
+  // thread, thread + 128, ...; all of them the same outputs.
+  __device__ int pairs() const { return kStreamRows / 2 / args_.parts; }
+  __device__ int pair_of(int i) const { return 2 * (i & (pairs() - 1)); }
+  __device__ int token_of(int i) const { return place_.first_token + (i >> (31 - __clz(pairs()))); }
+  __device__ int first_output(int i) const {
+    const int tile = place_.tile + i * place_.tile_step;
+    return (tile * Traits::kGroups + group_) * kStreamRows + place_.part * 2 * pairs();
+  }
+  __device__ bool wanted(int i, int first) const {
+    return token_of(i) < min(args_.rows, place_.first_token + Traits::kTokens) &&
+           first + pair_of(i) < args_.outputs;
+  }
+  __device__ void load_factors_of(int i) {
+    const int n = first_output(i) + pair_of(thread_);
+    if (n < args_.outputs) factors_ = load_factors(epilogue_, n);
+  }
 
   __device__ void multiply() {
     for (int step = 0; step < args_.steps; ++step) {
@@ -202,56 +233,48 @@ class StreamConsumer {
 
   /// Each sum to the block that finishes its weight row.
   __device__ void send() {
+    const std::uint32_t sums = shared_.sums() + group_ * Traits::kGroupSumBytes;
     const int lane = thread_ % 32;
-    const int share = kStreamRows / args_.parts;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = thread_ / 32 * 16 + lane / 4 + 8 * h;
-      const std::uint32_t to =
-          shared_.sums() + group_ * Traits::kGroupSumBytes +
-          4 * ((place_.part * share + row % share) * Traits::kSumStride + 2 * (lane % 4));
-      if (args_.parts == 1) {
+      const std::uint32_t to = sums + 4 * (row * Traits::kSumStride + 2 * (lane % 4));
 #pragma unroll
-        for (int j = 0; j < Traits::kTokens / 8; ++j)
-          asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + 32 * j), "f"(sum_[4 * j + 2 * h]),
-                       "f"(sum_[4 * j + 2 * h + 1])
-                       : "memory");
-      } else {
-        const std::uint32_t there = cluster_address(to, row / share);
-        const std::uint32_t barrier = cluster_address(shared_.received(), row / share);
-#pragma unroll
-        for (int j = 0; j < Traits::kTokens / 8; ++j)
-          store_async(there + 32 * j, sum_[4 * j + 2 * h], sum_[4 * j + 2 * h + 1], barrier);
-      }
+      for (int j = 0; j < Traits::kTokens / 8; ++j)
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + 32 * j), "f"(sum_[4 * j + 2 * h]),
+                     "f"(sum_[4 * j + 2 * h + 1])
+                     : "memory");
     }
-    if (args_.parts == 1)
-      barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
-    else
-      barrier_wait(shared_.received(), 0);
+    if (args_.parts > 1) fence_async_shared();
+    barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
+    if (args_.parts == 1) return;
+    if (thread_ < args_.parts) {
+      const int bytes = Traits::kGroupSumBytes / args_.parts;
+      const std::uint32_t to =
+          shared_.received_sums() + group_ * Traits::kGroupSumBytes + place_.part * bytes;
+      copy_to_block(cluster_address(to, thread_), sums + thread_ * bytes, bytes,
+                    cluster_address(shared_.received(), thread_));
+    }
+    barrier_wait(shared_.received(), 0);
+    __syncwarp();
+    cluster_arrive();
   }
 
-  __device__ bool wanted(int i, int pairs, int first) const {
-    return i < pairs * Traits::kTokens && place_.first_token + i / pairs < args_.rows &&
-           first + 2 * (i % pairs) < args_.outputs;
-  }
-
-  __device__ void finish(int pairs, int first, Loaded loaded) {
-    for (int i = thread_; i < pairs * Traits::kTokens; i += 128) {
-      if (!wanted(i, pairs, first)) continue;
-      const int token = i / pairs;
-      const int pair = i % pairs;
-      const float* from = sums_ + 2 * pair * Traits::kSumStride + token;
+  __device__ void finish(int first, Loaded loaded) {
+    const int pair = pair_of(thread_);
+    for (int i = thread_; i < pairs() * Traits::kTokens; i += 128) {
+      if (!wanted(i, first)) continue;
+      const int token = token_of(i);
+      if (i >= 128) loaded = load_before(epilogue_, token, first + pair);
+      const float* from = sums_ + pair * Traits::kSumStride + token - place_.first_token;
       float a = from[0];
       float b = from[Traits::kSumStride];
       for (int part = 1; part < args_.parts; ++part) {
-        from += 2 * pairs * Traits::kSumStride;
+        from += 2 * pairs() * Traits::kSumStride;
         a += from[0];
         b += from[Traits::kSumStride];
       }
-      const int row = place_.first_token + token;
-      const int n = first + 2 * pair;
-      if (i >= 128) loaded = load_before(epilogue_, row, n);
-      store_outputs(epilogue_, row, n, a, b, loaded);
+      store_outputs(epilogue_, token, first + pair, a, b, factors_, loaded);
     }
   }
 
@@ -262,6 +285,7 @@ class StreamConsumer {
   const float* sums_;
   const int group_;
   const int thread_;
+  Factors factors_ = {};
   float sum_[Traits::kTokens / 2];
   int stage_ = 0;
   int round_ = 0;
@@ -278,21 +302,33 @@ __global__ void __launch_bounds__(Traits::kThreads)
   const bool produces = threadIdx.x == Traits::kProducer;
   if (produces) {
     launch_dependents();
+    tma_prefetch(args.input);
     producer.start();
   }
   __syncwarp();
-  if (args.parts == 1)
+  if (args.parts > 1) {
+    cluster_arrive();
+    cluster_wait();
+  } else {
     __syncthreads();
-  else
-    cluster_sync();
-  wait_for_launcher();
-  if (produces) producer.run();
-  if (threadIdx.x < Traits::kProducer) {
-    const float* const sums =
-        reinterpret_cast<const float*>(memory + padding + (shared.sums() - shared.base));
-    StreamConsumer<Traits, Epilogue>(args, epilogue, shared, place, sums, static_cast<int>(threadIdx.x) / 128)
-        .run();
   }
+  if (threadIdx.x >= Traits::kProducer) {
+    wait_for_launcher();
+    if (produces) producer.run();
+    __syncwarp();
+    if (args.parts > 1) cluster_arrive();
+  } else {
+    const std::uint32_t from = args.parts == 1 ? shared.sums() : shared.received_sums();
+    StreamConsumer<Traits, Epilogue> consumer(
+        args, epilogue, shared, place,
+        reinterpret_cast<const float*>(memory + padding + (from - shared.base)),
+        static_cast<int>(threadIdx.x) / 128);
+    consumer.start();
+    wait_for_launcher();
+    consumer.run();
+  }
+  __syncwarp();
+  if (args.parts > 1) cluster_wait();  // until then the other blocks read this one's sums
 }
 
 }  // namespace asynct::cuda

@@ -116,7 +116,7 @@ class TileConsumer {
   /// To both blocks, whose copies write here too.
   __device__ void release(int stage) {
     const std::uint32_t lane = threadIdx.x % 32;
-    if (lane < kTileCluster) cluster_arrive(cluster_address(shared_.free(stage), lane));
+    if (lane < kTileCluster) barrier_arrive_cluster(cluster_address(shared_.free(stage), lane));
   }
 
   __device__ void store(int first_token, int first_output) {
@@ -131,7 +131,7 @@ class TileConsumer {
         const int n = first_output + 8 * j + 2 * (lane % 4);
         if (n < args_.outputs)
           store_outputs(epilogue_, row, n, total_[4 * j + 2 * h], total_[4 * j + 2 * h + 1],
-                        load_before(epilogue_, row, n));
+                        load_factors(epilogue_, n), load_before(epilogue_, row, n));
       }
     }
   }
@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     barrier_init_fence();
   }
   __syncwarp();
-  cluster_sync();
+  cluster_arrive();
+  cluster_wait();
   wait_for_launcher();
   if (group == 2) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -171,7 +172,8 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     TileConsumer<Epilogue>(args, epilogue, shared, group).run();
   }
   __syncwarp();
-  cluster_sync();  // the other block's copies and arrivals
+  cluster_arrive();  // the other block's copies and arrivals come here
+  cluster_wait();
 }
 
 }  // namespace asynct::cuda
