@@ -23,7 +23,10 @@ namespace asynct::cuda {
 
 inline constexpr int kTileStages = 6;
 inline constexpr int kTileBytes = 128 * 128;  // 64 inputs of 128 tokens, or outputs
-inline constexpr int kTileShared = 1024 + kTileStages * (2 * kTileBytes + 16);
+inline constexpr int kTileSumColumns = 32;    // that a warp turns from its fragments into rows at a time
+inline constexpr int kTileSumStride = kTileSumColumns + 4;  // floats
+inline constexpr int kTileSumBytes = 8 * 16 * kTileSumStride * 4;
+inline constexpr int kTileShared = 1024 + kTileStages * (2 * kTileBytes + 16) + kTileSumBytes;
 inline constexpr int kTileThreads = 3 * 128;
 inline constexpr int kTileCluster = 2;
 inline constexpr int kTileGroup = 8;  // pairs of token tiles that go through all weights together
@@ -32,7 +35,9 @@ struct TileShared {
   std::uint32_t base;
   __device__ std::uint32_t input(int stage) const { return base + stage * 2 * kTileBytes; }
   __device__ std::uint32_t weight(int stage) const { return input(stage) + kTileBytes; }
-  __device__ std::uint32_t full(int stage) const { return input(kTileStages) + 8 * stage; }
+  /// Of one of the 8 warps that multiply.
+  __device__ std::uint32_t sums(int warp) const { return input(kTileStages) + warp * (kTileSumBytes / 8); }
+  __device__ std::uint32_t full(int stage) const { return sums(8) + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(kTileStages + stage); }
 };
 
@@ -119,19 +124,41 @@ class TileConsumer {
     if (lane < kTileCluster) barrier_arrive_cluster(cluster_address(shared_.free(stage), lane));
   }
 
+  /// Through shared memory, so that a warp reads and writes whole pieces of rows.
   __device__ void store(int first_token, int first_output) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const std::uint32_t sums = shared_.sums(warp);
+    const int first_row = first_token + 16 * warp;
+    constexpr int kPairs = kTileSumColumns / 2;
+    constexpr int kItems = 16 * kPairs / 32;  // a lane's
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row =
-          first_token + group_ * 64 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + 8 * h;
-      if (row >= args_.rows) continue;
+    for (int c = 0; c < 128 / kTileSumColumns; ++c) {
+      __syncwarp();
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const int n = first_output + 8 * j + 2 * (lane % 4);
-        if (n < args_.outputs)
-          store_outputs(epilogue_, row, n, total_[4 * j + 2 * h], total_[4 * j + 2 * h + 1],
-                        load_factors(epilogue_, n), load_before(epilogue_, row, n));
+      for (int j = 0; j < kTileSumColumns / 8; ++j)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int i = 4 * (c * kTileSumColumns / 8 + j) + 2 * h;
+          store_pair(sums + 4 * ((lane / 4 + 8 * h) * kTileSumStride + 8 * j + 2 * (lane % 4)), total_[i],
+                     total_[i + 1]);
+        }
+      __syncwarp();
+      const int n = first_output + c * kTileSumColumns + 2 * (lane % kPairs);
+      if (n >= args_.outputs) continue;
+      const auto factors = load_factors(epilogue_, n);
+      decltype(load_before(epilogue_, 0, 0)) before[kItems];
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const int row = first_row + i * (32 / kPairs) + lane / kPairs;
+        if (row < args_.rows) before[i] = load_before(epilogue_, row, n);
+      }
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const int row = i * (32 / kPairs) + lane / kPairs;
+        const float2 sum = load_pair(sums + 4 * (row * kTileSumStride + 2 * (lane % kPairs)));
+        if (first_row + row < args_.rows)
+          store_outputs(epilogue_, first_row + row, n, sum.x, sum.y, factors, before[i]);
       }
     }
   }
