@@ -15,7 +15,7 @@ constexpr int kMostShared = 232448;
 /// Stages and what is kept, for a block of `tiles` tiles in `most_bytes` of shared memory.
 template <class Traits>
 void choose_stages(StreamArgs& args, int tiles, int most_bytes) {
-  const int left = most_bytes - Traits::shared_bytes(0, 0);
+  const int left = most_bytes - Traits::shared_bytes(0, 0, args.parts);
   const int kept = args.steps * Traits::kInputBytes;
   args.keeps_input = tiles > 1 && left - kept >= 4 * Traits::kWeightBytes;
   if (args.keeps_input)
@@ -44,7 +44,8 @@ void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
   const cudaLaunchConfig_t config = {
       .gridDim = {static_cast<unsigned>(blocks), static_cast<unsigned>(token_tiles)},
       .blockDim = Traits::kThreads,
-      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.stages, args.input_slots)),
+      .dynamicSmemBytes =
+          static_cast<std::size_t>(Traits::shared_bytes(args.stages, args.input_slots, args.parts)),
       .stream = stream,
       .attrs = attributes,
       .numAttrs = args.parts == 1 ? 1U : 2U};

@@ -37,11 +37,14 @@ struct StreamTraits {
   static constexpr int kInputBytes = kHalves * kInputHalf;
   static constexpr int kSumStride = kTokens + 2;  // floats; lanes of different rows meet different banks
   static constexpr int kGroupSumBytes = kStreamRows * kSumStride * 4;
-  static constexpr int kSumBytes = kGroups * kGroupSumBytes;  // twice: own sums, and sums received
-  static constexpr int kProducer = 128 * kGroups;             // a thread of the last warp
+  static constexpr int kSumBytes = kGroups * kGroupSumBytes;
+  static constexpr int kProducer = 128 * kGroups;  // a thread of the last warp
   static constexpr int kThreads = kProducer + 32;
-  static constexpr int shared_bytes(int stages, int input_slots) {
-    return 1024 + stages * kWeightBytes + input_slots * kInputBytes + 2 * kSumBytes + 8 * (2 * stages + 1);
+  /// Own sums, and where there are several parts also the sums received.
+  static constexpr int sums_bytes(int parts) { return parts == 1 ? kSumBytes : 2 * kSumBytes; }
+  static constexpr int shared_bytes(int stages, int input_slots, int parts) {
+    return 1024 + stages * kWeightBytes + input_slots * kInputBytes + sums_bytes(parts) +
+           8 * (2 * stages + 1);
   }
 };
 
@@ -51,12 +54,14 @@ struct StreamShared {
   std::uint32_t base;
   int stage_count;
   int input_slots;
+  int parts;
 
   __device__ std::uint32_t weight(int stage) const { return base + stage * Traits::kWeightBytes; }
   __device__ std::uint32_t input(int slot) const { return weight(stage_count) + slot * Traits::kInputBytes; }
   __device__ std::uint32_t sums() const { return input(input_slots); }
-  __device__ std::uint32_t received_sums() const { return sums() + Traits::kSumBytes; }
-  __device__ std::uint32_t full(int stage) const { return sums() + 2 * Traits::kSumBytes + 8 * stage; }
+  /// What a block adds up: other parts' sums, or its own.
+  __device__ std::uint32_t all_sums() const { return parts == 1 ? sums() : sums() + Traits::kSumBytes; }
+  __device__ std::uint32_t full(int stage) const { return sums() + Traits::sums_bytes(parts) + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(stage_count + stage); }
   __device__ std::uint32_t received() const { return full(2 * stage_count); }
 };
@@ -248,8 +253,7 @@ class StreamConsumer {
     if (args_.parts == 1) return;
     if (thread_ < args_.parts) {
       const int bytes = Traits::kGroupSumBytes / args_.parts;
-      const std::uint32_t to =
-          shared_.received_sums() + group_ * Traits::kGroupSumBytes + place_.part * bytes;
+      const std::uint32_t to = shared_.all_sums() + group_ * Traits::kGroupSumBytes + place_.part * bytes;
       copy_to_block(cluster_address(to, thread_), sums + thread_ * bytes, bytes,
                     cluster_address(shared_.received(), thread_));
     }
@@ -294,7 +298,8 @@ __global__ void __launch_bounds__(Traits::kThreads)
     stream_kernel(const __grid_constant__ StreamArgs args, const __grid_constant__ Epilogue epilogue) {
   extern __shared__ unsigned char memory[];
   const std::uint32_t padding = (1024 - (shared_address(memory) & 1023)) & 1023;
-  const StreamShared<Traits> shared = {shared_address(memory) + padding, args.stages, args.input_slots};
+  const StreamShared<Traits> shared = {shared_address(memory) + padding, args.stages, args.input_slots,
+                                       args.parts};
   const StreamPlace place = stream_place<Traits::kTokens>(args);
   StreamProducer<Traits> producer(args, shared, place);
   const bool produces = threadIdx.x == Traits::kProducer;
@@ -316,10 +321,9 @@ __global__ void __launch_bounds__(Traits::kThreads)
     __syncwarp();
     if (args.parts > 1) cluster_arrive();
   } else {
-    const std::uint32_t from = args.parts == 1 ? shared.sums() : shared.received_sums();
     StreamConsumer<Traits, Epilogue> consumer(
         args, epilogue, shared, place,
-        reinterpret_cast<const float*>(memory + padding + (from - shared.base)),
+        reinterpret_cast<const float*>(memory + padding + (shared.all_sums() - shared.base)),
         static_cast<int>(threadIdx.x) / 128);
     consumer.start();
     wait_for_launcher();
