@@ -9,16 +9,6 @@ namespace asynct::cuda {
 
 // out[T, N] = x[T, K] weight[N, K]^T, but for what an epilogue does with it.
 
-struct DirectArgs {
-  const std::uint16_t* weight = nullptr;
-  const std::uint16_t* input = nullptr;
-  std::int64_t weight_stride = 0;
-  std::int64_t input_stride = 0;
-  std::int32_t rows = 0;
-  std::int32_t outputs = 0;
-  std::int32_t parts = 1;  // of K
-};
-
 struct StreamArgs {
   CUtensorMap weight;  // dims: 64 columns, row, which 64; box: kStreamDepth columns of kStreamRows rows
   CUtensorMap input;   // likewise; box: kStreamDepth columns of as many rows as the kernel's tokens

@@ -61,9 +61,7 @@ LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::i
                                 std::int64_t stride) {
   expect_matrix("weight", weight, outputs, inputs, stride);
   if (outputs % 8 != 0) fail("linear: weight of ", outputs, " outputs, expected a multiple of 8");
-  return {.data = static_cast<const std::uint16_t*>(weight),
-          .stride = stride,
-          .map = matrix_map(weight, outputs, inputs, stride, kStreamRows, kStreamDepth),
+  return {.map = matrix_map(weight, outputs, inputs, stride, kStreamRows, kStreamDepth),
           .tile_map = matrix_map(weight, outputs, inputs, stride, 64, 64),
           .outputs = outputs,
           .inputs = inputs,
@@ -72,11 +70,8 @@ LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::i
 
 LinearInput make_linear_input(const void* x, std::int32_t rows, std::int32_t inputs, std::int64_t stride) {
   expect_matrix("input", x, rows, inputs, stride);
-  LinearInput input = {.data = static_cast<const std::uint16_t*>(x),
-                       .stride = stride,
-                       .tile_map = matrix_map(x, rows, inputs, stride, 128, 64),
-                       .rows = rows,
-                       .inputs = inputs};
+  LinearInput input = {
+      .tile_map = matrix_map(x, rows, inputs, stride, 128, 64), .rows = rows, .inputs = inputs};
   std::int32_t box = 8;
   for (CUtensorMap& map : input.maps) {
     map = matrix_map(x, rows, inputs, stride, box, kStreamDepth);
@@ -94,9 +89,7 @@ void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t r
   std::visit(
       [&](const auto& to) {
         expect_epilogue(to, weight.outputs);
-        if (rows <= kMostDirectRows && direct_steps(weight.inputs, weight.parts) > 0)
-          launch_direct(weight, x, rows, to, stream);
-        else if (rows <= kMostStreamRows)
+        if (rows <= kMostStreamRows)
           launch_stream(weight, x, rows, to, stream);
         else
           launch_tiles(weight, x, rows, to, stream);

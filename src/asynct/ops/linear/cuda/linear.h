@@ -12,8 +12,6 @@ namespace asynct::cuda {
 
 /// A weight as kernels want it, made once; the matrix stays where it is.
 struct LinearWeight {
-  const std::uint16_t* data = nullptr;
-  std::int64_t stride = 0;
   CUtensorMap map;       // the streaming kernel's
   CUtensorMap tile_map;  // the tile kernel's
   std::int32_t outputs = 0;
@@ -23,9 +21,7 @@ struct LinearWeight {
 
 /// A buffer of inputs, made once; any number of its rows can be multiplied.
 struct LinearInput {
-  const std::uint16_t* data = nullptr;
-  std::int64_t stride = 0;
-  std::array<CUtensorMap, 5> maps;  // the streaming kernel's: boxes of 8, 16, 32, 64, 128 rows
+  std::array<CUtensorMap, 4> maps;  // the streaming kernel's: boxes of 8, 16, 32, 64 rows
   CUtensorMap tile_map;
   std::int32_t rows = 0;
   std::int32_t inputs = 0;

@@ -23,21 +23,14 @@ constexpr std::int32_t linear_parts(std::int32_t outputs, std::int32_t inputs) {
   return parts;
 }
 
-/// Matrix instructions of a part if the direct kernel has an instance for that many, else 0.
-constexpr std::int32_t direct_steps(std::int32_t inputs, std::int32_t parts) {
-  const std::int32_t steps = inputs / parts / 16;
-  return inputs % (16 * parts) == 0 && (steps == 16 || steps == 24) ? steps : 0;
-}
-
-// Who computes how many rows; all give the same bits.
-inline constexpr std::int32_t kMostDirectRows = 16;
-inline constexpr std::int32_t kMostStreamRows = 128;
+/// More rows are the tile kernel's. Both give the same bits.
+inline constexpr std::int32_t kMostStreamRows = 64;
 
 /// Columns of the streaming kernel's matrix instruction for `rows` tokens: the smallest that holds them, at
-/// most 128.
+/// most 64.
 constexpr std::int32_t stream_tokens(std::int32_t rows) {
   std::int32_t tokens = 8;
-  while (tokens < rows && tokens < 128) tokens *= 2;
+  while (tokens < rows && tokens < 64) tokens *= 2;
   return tokens;
 }
 

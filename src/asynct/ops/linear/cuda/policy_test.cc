@@ -11,9 +11,6 @@ TEST(LinearPolicy, splits_the_source_models_layers_and_not_its_head) {
   EXPECT_EQ(linear_parts(6144, 1024), 4);
   EXPECT_EQ(linear_parts(1024, 3072), 8);
   EXPECT_EQ(linear_parts(151936, 1024), 1);
-  EXPECT_EQ(direct_steps(1024, 4), 16);
-  EXPECT_EQ(direct_steps(3072, 8), 24);
-  EXPECT_EQ(direct_steps(1024, 1), 0);
 }
 
 TEST(LinearPolicy, parts_are_whole_stages) {
@@ -31,8 +28,8 @@ TEST(LinearPolicy, tokens_hold_the_rows) {
   EXPECT_EQ(stream_tokens(8), 8);
   EXPECT_EQ(stream_tokens(9), 16);
   EXPECT_EQ(stream_tokens(64), 64);
-  EXPECT_EQ(stream_tokens(65), 128);
-  EXPECT_EQ(stream_tokens(300), 128);
+  EXPECT_EQ(stream_tokens(33), 64);
+  EXPECT_EQ(stream_tokens(300), 64);
 }
 
 }  // namespace

@@ -26,16 +26,21 @@ void choose_stages(StreamArgs& args, int tiles, int most_bytes) {
   args.input_slots = args.keeps_input ? args.steps : args.stages;
 }
 
+/// Blocks that go through several tiles, a multiprocessor.
+template <class Traits>
+inline constexpr int kResident = Traits::kTokens <= 16 ? 2 : 1;
+
 template <class Traits, class Epilogue>
 void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
   const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostShared);
   args.tiles = (args.outputs + Traits::kGroups * kStreamRows - 1) / (Traits::kGroups * kStreamRows);
   // Where K is not split a block goes through several tiles.
-  const int a_multiprocessor = Traits::kTokens <= 16 ? 2 : 1;
+  constexpr int kBytes = kMostShared / kResident<Traits> - 1024;
+  // A stage is free when the next one has been begun.
+  static_assert(Traits::shared_bytes(2, 2, 2) <= kBytes, "two stages at least");
   const int blocks =
-      args.parts == 1 ? std::min(args.tiles, a_multiprocessor * multiprocessors) : args.tiles * args.parts;
-  choose_stages<Traits>(args, (args.tiles * args.parts + blocks - 1) / blocks,
-                        kMostShared / a_multiprocessor - 1024);
+      args.parts == 1 ? std::min(args.tiles, kResident<Traits> * multiprocessors) : args.tiles * args.parts;
+  choose_stages<Traits>(args, (args.tiles * args.parts + blocks - 1) / blocks, kBytes);
   cudaLaunchAttribute attributes[2] = {{.id = cudaLaunchAttributeProgrammaticStreamSerialization},
                                        {.id = cudaLaunchAttributeClusterDimension}};
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -72,10 +77,8 @@ void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_
       return launch<StreamTraits<16, 1>>(args, epilogue, stream);
     case 32:
       return launch<StreamTraits<32, 1>>(args, epilogue, stream);
-    case 64:
-      return launch<StreamTraits<64, 2>>(args, epilogue, stream);
     default:
-      return launch<StreamTraits<128, 2>>(args, epilogue, stream);
+      return launch<StreamTraits<64, 2>>(args, epilogue, stream);
   }
 }
 

@@ -20,7 +20,7 @@
 // soon as it is there, and lets the next kernel's blocks in beside it to do the same. Only then it waits for
 // its input. Blocks are small (64 weight rows, a part of K), so that several kernels' fit a multiprocessor.
 //
-// Weights are the left operand (64 rows), tokens the right one (8 to 128 columns): a column's sum does not
+// Weights are the left operand (64 rows), tokens the right one (8 to 64 columns): a column's sum does not
 // know how many there are. The parts of K of the same weight rows are the blocks of a cluster; each finishes
 // its share of the rows: the others send it their sums, which it adds in the order of the parts.
 namespace asynct::cuda {
