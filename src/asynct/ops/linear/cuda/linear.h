@@ -41,8 +41,8 @@ LinearInput make_linear_input(const void* x, std::int32_t rows, std::int32_t inp
 /// The first `rows` rows of x times weight^T, summed in float, and what `epilogue` makes of them. Launches on
 /// `stream` and does nothing else. A row's result is the same bits for any `rows`.
 ///
-/// The kernel may begin before the one before it in the stream has ended. It reads its weight then, which
-/// must not be written by a kernel that may still be running; all else waits.
+/// The kernel may begin before the one before it in the stream has ended. It reads its weight and the norms'
+/// factors then, which must not be written by a kernel that may still be running; all else waits.
 void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
                 const LinearEpilogue& epilogue, cudaStream_t stream);
 
