@@ -75,7 +75,8 @@ void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_
       return launch<StreamTraits<8, 1>>(args, epilogue, stream);
     case 16:
       return launch<StreamTraits<16, 1>>(args, epilogue, stream);
-    case 32:
+    case 32:  // a head's tiles are many: fewer blocks read the input less often
+      if (args.parts == 1) return launch<StreamTraits<32, 2>>(args, epilogue, stream);
       return launch<StreamTraits<32, 1>>(args, epilogue, stream);
     default:
       return launch<StreamTraits<64, 2>>(args, epilogue, stream);

@@ -84,8 +84,6 @@ class TileConsumer {
       : args_(args), epilogue_(epilogue), shared_(shared), group_(group) {}
 
   __device__ void run() {
-    // One warpgroup a little behind the other, so that one multiplies while the other adds parts or stores.
-    if (group_ == 1 && args_.parts * args_.steps > 2) barrier_wait(shared_.full(2), 0);
     for (TileSequence tile = {args_}; !tile.ended(); tile.next()) {
       for (int part = 0; part < args_.parts; ++part) {
         multiply();
