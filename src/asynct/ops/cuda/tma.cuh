@@ -23,4 +23,15 @@ __device__ inline void tma_load(std::uint32_t to, const CUtensorMap& map, std::u
       : "memory");
 }
 
+/// To the same place in all blocks of the cluster whose bits are set in `blocks`; each one's own barrier at
+/// that place counts the bytes.
+__device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier,
+                                          std::uint16_t blocks, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(to),
+      "l"(&map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 }  // namespace asynct::cuda

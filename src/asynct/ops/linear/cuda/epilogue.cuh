@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "asynct/ops/cuda/mma.cuh"
+#include "asynct/ops/linear/cuda/args.h"
+
+// What becomes of a product's sums, two adjacent outputs of a row at a time, n even. Two kinds of operands
+// are read ahead: load_factors() weights, at any time, load_before() what kernels before have written, when
+// they have ended.
+namespace asynct::cuda {
+
+struct Nothing {};
+
+template <class Epilogue>
+__device__ inline Nothing load_factors(const Epilogue&, int) {
+  return {};
+}
+template <class Epilogue>
+__device__ inline Nothing load_before(const Epilogue&, int, int) {
+  return {};
+}
+
+__device__ inline void store_outputs(const StoreBf16& to, int row, int n, float a, float b, Nothing,
+                                     Nothing) {
+  *reinterpret_cast<std::uint32_t*>(to.out + row * to.stride + n) = pack<__nv_bfloat16>(a, b);
+}
+
+__device__ inline void store_outputs(const StoreFloat& to, int row, int n, float a, float b, Nothing,
+                                     Nothing) {
+  *reinterpret_cast<float2*>(to.out + row * to.stride + n) = {a, b};
+}
+
+__device__ inline void store_outputs(const StoreReglu& to, int row, int n, float gate, float up, Nothing,
+                                     Nothing) {
+  const float product = (gate < 0 ? 0.F : gate) * up;  // a NaN gate stays
+  to.out[row * to.stride + n / 2] = __bfloat16_as_ushort(__float2bfloat16_rn(product));
+}
+
+struct DyhtFactors {
+  float2 alpha, gamma, beta;
+};
+
+__device__ inline DyhtFactors load_dyht(const DyhtView& norm, int n) {
+  const auto pair = [n](const float* from) { return __ldg(reinterpret_cast<const float2*>(from + n)); };
+  if (norm.alpha == nullptr) return {};
+  return {pair(norm.alpha), pair(norm.gamma), norm.beta == nullptr ? float2{0, 0} : pair(norm.beta)};
+}
+
+__device__ inline float dyht(const DyhtView& norm, float alpha, float beta, float gamma, float x) {
+  if (norm.alpha == nullptr) return x;
+  const float t = __fadd_rn(__fmul_rn(alpha, x), beta);
+  return gamma * (t < norm.low ? norm.low : t > norm.high ? norm.high : t);
+}
+
+__device__ inline float2 dyht(const DyhtView& norm, const DyhtFactors& f, float2 x) {
+  return {dyht(norm, f.alpha.x, f.beta.x, f.gamma.x, x.x), dyht(norm, f.alpha.y, f.beta.y, f.gamma.y, x.y)};
+}
+
+__device__ inline float2 widen(std::uint32_t packed) {
+  return {__uint_as_float(packed << 16), __uint_as_float(packed & 0xFFFF0000U)};
+}
+
+struct ResidualFactors {
+  DyhtFactors post, next;
+};
+
+__device__ inline ResidualFactors load_factors(const AddResidual& to, int n) {
+  ResidualFactors factors = {load_dyht(to.post, n), {}};
+  if (to.next_input != nullptr) factors.next = load_dyht(to.next, n);
+  return factors;
+}
+__device__ inline float2 load_before(const AddResidual& to, int row, int n) {
+  return widen(__ldcg(reinterpret_cast<const unsigned*>(to.residual + row * to.residual_stride + n)));
+}
+__device__ inline void store_outputs(const AddResidual& to, int row, int n, float a, float b,
+                                     const ResidualFactors& factors, float2 before) {
+  const float2 added = dyht(to.post, factors.post, {a, b});
+  const std::uint32_t sum = pack<__nv_bfloat16>(before.x + added.x, before.y + added.y);
+  *reinterpret_cast<std::uint32_t*>(to.residual + row * to.residual_stride + n) = sum;
+  if (to.next_input == nullptr) return;
+  const float2 next = dyht(to.next, factors.next, widen(sum));
+  *reinterpret_cast<std::uint32_t*>(to.next_input + row * to.next_stride + n) =
+      pack<__nv_bfloat16>(next.x, next.y);
+}
+
+}  // namespace asynct::cuda
