@@ -119,7 +119,7 @@ struct AsynctAttention {
 
 const char* asynct_last_error() { return asynct::kernel_bench::last_error.c_str(); }
 
-/// `kernel` is "decode", "prefill" or "plain_decode".
+/// `kernel` is "decode", "decode_needed" (which reads needed value rows only), "prefill" or "plain_decode".
 void* asynct_attention_create(const char* kernel, const AsynctAttention* given) {
   using namespace asynct;
   using namespace asynct::kernel_bench;
@@ -130,33 +130,34 @@ void* asynct_attention_create(const char* kernel, const AsynctAttention* given) 
       return values == nullptr ? std::vector<float>() : std::vector<float>(values, values + heads);
     };
     const std::int64_t row = std::int64_t{given->kv_heads} * given->head_dim;
-    const AttentionStep step = {
-        .config = {.heads = given->heads,
-                   .kv_heads = given->kv_heads,
-                   .head_dim = given->head_dim,
-                   .scale = given->scale,
-                   .pool_size = given->pool_size},
-        .params = {.sigma = of_heads(given->sigma),
-                   .slope = of_heads(given->slope),
-                   .bias = of_heads(given->bias),
-                   .gain = of_heads(given->gain)},
-        .block_size = given->block_size,
-        .blocks = given->blocks,
-        .max_blocks = given->max_blocks,
-        .query_start = {given->query_start, given->query_start + count + 1},
-        .context_length = {given->context_length, given->context_length + count},
-        .layout = {
-            .block_stride = row * given->block_size, .head_stride = given->head_dim, .token_stride = row}};
     const std::string name = kernel;
+    const AttentionStep step = {.config = {.heads = given->heads,
+                                           .kv_heads = given->kv_heads,
+                                           .head_dim = given->head_dim,
+                                           .scale = given->scale,
+                                           .pool_size = given->pool_size},
+                                .params = {.sigma = of_heads(given->sigma),
+                                           .slope = of_heads(given->slope),
+                                           .bias = of_heads(given->bias),
+                                           .gain = of_heads(given->gain)},
+                                .block_size = given->block_size,
+                                .blocks = given->blocks,
+                                .max_blocks = given->max_blocks,
+                                .query_start = {given->query_start, given->query_start + count + 1},
+                                .context_length = {given->context_length, given->context_length + count},
+                                .layout = {.block_stride = row * given->block_size,
+                                           .head_stride = given->head_dim,
+                                           .token_stride = row},
+                                .skip_values = name == "decode_needed"};
     auto handle = std::make_unique<Handle>();
-    if (name == "decode")
+    if (name == "decode" || name == "decode_needed")
       handle->decode = std::make_unique<DecodeRunner>(step);
     else if (name == "prefill")
       handle->prefill = std::make_unique<PrefillRunner>(step);
     else if (name == "plain_decode")
       handle->plain = std::make_unique<PlainRunner>(step);
     else
-      fail("kernel \"", name, "\", expected decode, prefill or plain_decode");
+      fail("kernel \"", name, "\", expected decode, decode_needed, prefill or plain_decode");
     return handle.release();
   });
 }

@@ -290,7 +290,7 @@ def decode(job, shape):
             query[i].abs_()
             cache.key[i].abs_().mul_(signs.unsqueeze(-1))
         name = f"AsyncI, density {density:g}"
-        candidates = {name: lambda: ours("decode", None)}
+        candidates = {name: lambda: ours("decode_needed", None)}
         job.group("decode", shape, lambda _: decode_floor(shape, density), candidates, sets, estimate, check)
 
 

@@ -155,6 +155,10 @@ double cache_bytes_of(const Batch& batch) {
   return 4.0 * batch.pages() * kPage * batch.kv_heads * batch.head_dim;
 }
 
+std::string decode_variant(double density, bool skip) {
+  return cat("density ", density, skip ? ", needed values" : ", all values");
+}
+
 Group decode_group(const DecodeShape& shape, double density, double cache_bytes) {
   const Batch batch = {
       .heads = shape.heads,
@@ -166,12 +170,16 @@ Group decode_group(const DecodeShape& shape, double density, double cache_bytes)
       .kernel = "decode", .shape = shape.text(), .sets = rotating_sets(cache_bytes_of(batch), cache_bytes)};
   const auto inputs = std::make_shared<Inputs>(batch, group.sets);
   set_density(batch, *inputs, density);
-  const auto runner = std::make_shared<DecodeRunner>(step_of(batch, kSigma));
-  group.candidates.push_back({.variant = cat("density ", density),
-                              .floor = shape.floor(density),
-                              .launch = [inputs, runner](int set, cudaStream_t stream) {
-                                runner->run(inputs->tensors(set), stream);
-                              }});
+  for (const bool skip : {false, true}) {
+    AttentionStep step = step_of(batch, kSigma);
+    step.skip_values = skip;
+    const auto runner = std::make_shared<DecodeRunner>(step);
+    group.candidates.push_back({.variant = decode_variant(density, skip),
+                                .floor = shape.floor(skip ? density : 1),
+                                .launch = [inputs, runner](int set, cudaStream_t stream) {
+                                  runner->run(inputs->tensors(set), stream);
+                                }});
+  }
   add_readers(group, inputs);
   return group;
 }
@@ -241,12 +249,15 @@ struct MixedRunner {
         row_elements(std::int64_t{decodes} * batch.heads * batch.head_dim),
         table_entries(std::int64_t{decodes} * batch.most_pages()) {}
 
-  void run_prefill(const AttentionTensors& tensors, cudaStream_t stream) const {
+  AttentionTensors prefill_tensors(const AttentionTensors& tensors) const {
     AttentionTensors later = tensors;
     later.query = static_cast<const std::uint16_t*>(tensors.query) + row_elements;
     later.out = static_cast<std::uint16_t*>(tensors.out) + row_elements;
     later.block_table = tensors.block_table + table_entries;
-    prefill.run(later, stream);
+    return later;
+  }
+  void run_prefill(const AttentionTensors& tensors, cudaStream_t stream) const {
+    prefill.run(prefill_tensors(tensors), stream);
   }
 
   DecodeRunner decode;
@@ -257,7 +268,7 @@ struct MixedRunner {
 };
 
 const std::vector<std::string> kMixedVariants = {"decode, then prefill", "two streams", "prefill part",
-                                                 "decode part"};
+                                                 "decode part", "one launch"};
 
 Group mixed_group(const MixedShape& shape, double cache_bytes) {
   Batch batch = {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
@@ -293,6 +304,9 @@ Group mixed_group(const MixedShape& shape, double cache_bytes) {
   add(3, shape.decode_floor(), [](const MixedRunner& parts, const Tensors& tensors, cudaStream_t stream) {
     parts.decode.run(tensors, stream);
   });
+  add(4, shape.floor(), [](const MixedRunner& parts, const Tensors& tensors, cudaStream_t stream) {
+    run_together(parts.decode, tensors, parts.prefill, parts.prefill_tensors(tensors), stream);
+  });
   add_readers(group, inputs);
   return group;
 }
@@ -303,10 +317,10 @@ std::vector<LazyGroup> decode_groups(const KernelBenchOptions& options, double c
   std::vector<LazyGroup> groups;
   for (const DecodeShape& shape : options.decode)
     for (const double density : options.densities)
-      groups.push_back(
-          {.kernel = "decode", .shape = shape.text(), .variants = {cat("density ", density)}, .make = [=] {
-             return decode_group(shape, density, cache_bytes);
-           }});
+      groups.push_back({.kernel = "decode",
+                        .shape = shape.text(),
+                        .variants = {decode_variant(density, false), decode_variant(density, true)},
+                        .make = [=] { return decode_group(shape, density, cache_bytes); }});
   return groups;
 }
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "asynct/base/error.h"
 #include "asynct/ops/attention/cuda/factors.h"
+#include "asynct/ops/attention/cuda/mixed.h"
 #include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/policy.h"
 #include "asynct/ops/cuda/error.h"
@@ -13,19 +13,13 @@
 namespace asynct::kernel_bench {
 namespace {
 
-/// Warps of decode that run at once.
-std::int32_t decode_warps() {
-  constexpr std::int32_t kWarpsABlock = 8;
+std::int32_t multiprocessors() {
   int device = 0;
-  int multiprocessors = 0;
+  int count = 0;
   cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+  cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
               "cudaDeviceGetAttribute");
-  return kWarpsABlock * multiprocessors;
-}
-
-float pool_floor(const AttentionConfig& config) {
-  return config.pool_relu ? 0 : -std::numeric_limits<float>::infinity();
+  return count;
 }
 
 std::int32_t block_shift(const AttentionStep& step) {
@@ -76,14 +70,13 @@ DecodeRunner::DecodeRunner(const AttentionStep& step) : step_(step) {
   const std::int32_t rows = group * most_tokens(step);
   if (rows > cuda::kDecodeRows)
     fail("decode: ", rows, " query rows a KV head, expected at most ", cuda::kDecodeRows);
-  cuda::DecodePlan plan;
-  plan.build(step.query_start, step.context_length, config.kv_heads, decode_warps());
-  const float scale = cuda::query_scale(config, DType::bf16);
-  units_ = cuda::DeviceBuffer<cuda::DecodeUnit>(plan.units);
-  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(cuda::head_factors(config, step.params, scale));
-  partial_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(plan.slots) * cuda::kDecodeRows *
+  plan_.build(step.query_start, step.context_length, config.kv_heads);
+  const cuda::AttentionFactors factors = cuda::attention_factors(config, step.params, DType::bf16);
+  units_ = cuda::DeviceBuffer<cuda::DecodeUnit>(plan_.units);
+  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
+  partial_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(plan_.slots) * cuda::kDecodeRows *
                                        static_cast<std::size_t>(config.head_dim));
-  arrived_ = cuda::DeviceBuffer<std::uint32_t>(2 * static_cast<std::size_t>(plan.slots));
+  arrived_ = cuda::DeviceBuffer<std::uint32_t>(2 * static_cast<std::size_t>(plan_.slots));
   arrived_.fill_bytes(0);
   args_ = {.query_stride = std::int64_t{config.heads} * config.head_dim,
            .out_stride = std::int64_t{config.heads} * config.head_dim,
@@ -91,51 +84,52 @@ DecodeRunner::DecodeRunner(const AttentionStep& step) : step_(step) {
            .units = units_.data(),
            .partial = partial_.data(),
            .arrived = arrived_.data(),
-           .slots = plan.slots,
-           .unit_count = static_cast<std::int32_t>(plan.units.size()),
+           .slots = plan_.slots,
+           .unit_count = static_cast<std::int32_t>(plan_.units.size()),
            .max_blocks = step.max_blocks,
            .block_shift = block_shift(step),
            .group = group,
-           .query_scale = scale,
            .most_rows = rows,
-           .pool_floor = pool_floor(config)};
+           .form = factors.form,
+           .skip_values = step.skip_values};
 }
 
-void DecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+cuda::DecodeArgs DecodeRunner::args_of(const AttentionTensors& tensors) const {
   const AttentionConfig& config = step_.config;
   cuda::DecodeArgs args = args_;
   args.query = tensors.query;
   args.out = tensors.out;
-  args.value = at(step_.layout, tensors.value);
   args.block_table = tensors.block_table;
-  cuda::set_keys(args, at(step_.layout, tensors.key), DType::bf16, step_.blocks, step_.block_size,
-                 config.kv_heads, config.head_dim);
-  cuda::run_decode(args, DType::bf16, config.head_dim, config.pool_size, stream);
+  cuda::set_cache(args, at(step_.layout, tensors.key), at(step_.layout, tensors.value), DType::bf16,
+                  step_.blocks, step_.block_size, config.kv_heads, config.head_dim);
+  return args;
+}
+
+void DecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  cuda::run_decode(args_of(tensors), DType::bf16, step_.config.head_dim, step_.config.pool_size, stream);
 }
 
 PrefillRunner::PrefillRunner(const AttentionStep& step) : step_(step) {
   validate(step);
   const AttentionConfig& config = step.config;
   const std::int32_t group = config.heads / config.kv_heads;
-  cuda::PrefillPlan plan;
-  plan.build(step.query_start, step.context_length, config.kv_heads, group);
-  const float scale = cuda::query_scale(config, DType::bf16);
-  const std::vector<cuda::HeadFactors> factors = cuda::head_factors(config, step.params, scale);
-  units_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan.units);
-  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors);
+  plan_.build(step.query_start, step.context_length, config.kv_heads, group);
+  const cuda::AttentionFactors factors = cuda::attention_factors(config, step.params, DType::bf16);
+  units_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan_.units);
+  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
+  span_sums_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(multiprocessors() * cuda::kPrefillRows) *
+                                         static_cast<std::size_t>(config.head_dim));
   args_ = {.out_stride = std::int64_t{config.heads} * config.head_dim,
            .factors = factors_.data(),
            .units = units_.data(),
-           .unit_count = static_cast<std::int32_t>(plan.units.size()),
+           .span_sums = span_sums_.data(),
+           .unit_count = static_cast<std::int32_t>(plan_.units.size()),
            .max_blocks = step.max_blocks,
            .block_shift = block_shift(step),
-           .group = group,
-           .query_scale = scale,
-           .plain = cuda::all_plain(factors),
-           .pool_floor = pool_floor(config)};
+           .form = factors.form};
 }
 
-void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+cuda::PrefillArgs PrefillRunner::args_of(const AttentionTensors& tensors) const {
   const AttentionConfig& config = step_.config;
   cuda::PrefillArgs args = args_;
   args.out = tensors.out;
@@ -151,7 +145,21 @@ void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) co
                      .blocks = step_.blocks,
                      .block_size = step_.block_size},
                     at(step_.layout, tensors.key), at(step_.layout, tensors.value));
-  cuda::run_prefill(args, DType::bf16, config.head_dim, config.pool_size, stream);
+  return args;
+}
+
+void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  cuda::run_prefill(args_of(tensors), DType::bf16, step_.config.head_dim, step_.config.pool_size, stream);
+}
+
+void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
+                  const PrefillRunner& prefill, const AttentionTensors& prefill_tensors,
+                  cudaStream_t stream) {
+  const AttentionConfig& config = decode.step_.config;
+  const std::int32_t blocks =
+      cuda::mixed_decode_blocks(decode.plan_, prefill.plan_, config.head_dim, multiprocessors());
+  cuda::run_mixed(decode.args_of(decode_tensors), prefill.args_of(prefill_tensors), blocks, DType::bf16,
+                  config.head_dim, config.pool_size, stream);
 }
 
 }  // namespace asynct::kernel_bench

@@ -7,6 +7,7 @@
 
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/attention/cuda/decode.h"
+#include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/prefill.h"
 #include "asynct/ops/cuda/device_buffer.h"
 
@@ -23,6 +24,7 @@ struct AttentionStep {
   std::vector<std::int32_t> query_start;     // [sequences + 1]
   std::vector<std::int32_t> context_length;  // [sequences]
   cuda::KvView layout;                       // strides of keys and values; data is not used
+  bool skip_values = false;                  // decode reads only value rows that are needed
 };
 
 /// Device memory of one call.
@@ -37,13 +39,21 @@ struct AttentionTensors {
 /// Error for lengths, blocks or heads that contradict each other.
 void validate(const AttentionStep& step);
 
+class PrefillRunner;
+
 class DecodeRunner {
  public:
   explicit DecodeRunner(const AttentionStep& step);
   void run(const AttentionTensors& tensors, cudaStream_t stream) const;
 
  private:
+  friend void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
+                           const PrefillRunner& prefill, const AttentionTensors& prefill_tensors,
+                           cudaStream_t stream);
+  cuda::DecodeArgs args_of(const AttentionTensors& tensors) const;
+
   AttentionStep step_;
+  cuda::DecodePlan plan_;
   cuda::DeviceBuffer<cuda::DecodeUnit> units_;
   cuda::DeviceBuffer<cuda::HeadFactors> factors_;
   cuda::DeviceBuffer<float> partial_;
@@ -57,10 +67,21 @@ class PrefillRunner {
   void run(const AttentionTensors& tensors, cudaStream_t stream) const;
 
  private:
+  friend void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
+                           const PrefillRunner& prefill, const AttentionTensors& prefill_tensors,
+                           cudaStream_t stream);
+  cuda::PrefillArgs args_of(const AttentionTensors& tensors) const;
+
   AttentionStep step_;
+  cuda::PrefillPlan plan_;
   cuda::DeviceBuffer<cuda::PrefillUnit> units_;
+  cuda::DeviceBuffer<float> span_sums_;
   cuda::DeviceBuffer<cuda::HeadFactors> factors_;
   cuda::PrefillArgs args_;
 };
+
+/// Both in one launch.
+void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
+                  const PrefillRunner& prefill, const AttentionTensors& prefill_tensors, cudaStream_t stream);
 
 }  // namespace asynct::kernel_bench
