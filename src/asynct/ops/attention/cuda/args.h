@@ -48,8 +48,8 @@ struct alignas(16) DecodeUnit {
 };
 
 struct DecodeArgs {
-  CUtensorMap key_map;  // kTileKeys rows of a block, or all of a smaller one; dims: column, token, 64
-                        // columns, head, block
+  CUtensorMap key_map;          // kTileKeys rows of a block, or all of a smaller one; dims: column, token, 64
+                                // columns, head, block
   CUtensorMap halo_map;         // kHaloKeys rows of 64 columns
   const void* query = nullptr;  // [T, H, D], rows query_stride apart
   void* out = nullptr;          // likewise

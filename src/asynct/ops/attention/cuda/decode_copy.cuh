@@ -74,8 +74,8 @@ class DecodeCopies {
         const std::uint32_t wanted = needed[part / 2] >> (8 * (part & 1) + row);
 #pragma unroll
         for (int i = 0; i < 8; i += kRows) {
-          const int r = 8 * (part & 1) + i;
-          const std::uint32_t at = (to + part / 2 * Traits::kTileBytes + r * 128) ^ ((((i + row) & 7) << 4));
+          const std::uint32_t at =
+              (to ^ (((i + row) & 7) << 4)) + part / 2 * Traits::kTileBytes + (8 * (part & 1) + i) * 128;
           if (!kNeeded || (wanted >> i & 1) != 0) copy_async_16(at, from);
           from += kRows * args_.value.token_stride;
         }

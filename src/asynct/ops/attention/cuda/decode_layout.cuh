@@ -173,13 +173,18 @@ struct DecodeUnits {
   }
 };
 
-/// Where lane i finds row i % 8 of matrix i / 8 of 16 keys and 16 columns. Row c = 8 j + 2 t + e of an
-/// operand is key 4 t + 2 j + e: a lane of a quad gets 4 consecutive keys. Columns 16 i: exclusive-or with i
-/// % 4 << 5, and 64 columns further.
+/// A lane t of a quad gets 4 consecutive keys of 16: row c = 8 j + 2 t + e of an operand is key 4 t + 2 j +
+/// e, or for the quad's last two lanes 4 t + 2 (1 - j) + e, so that the 8 rows of a matrix lie in different
+/// banks.
+__device__ inline bool decode_swaps(int lane) { return (lane & 2) != 0; }
+
+/// Where lane i finds row i % 8 of matrix i / 8 of 16 keys and 16 columns. Columns 16 i: exclusive-or with i
+/// % 4
+/// << 5, and 64 columns further.
 __device__ inline std::uint32_t decode_operand_row(int lane) {
   const int r = lane & 7;
   const int matrix = lane >> 3;
-  const int key = 4 * (r >> 1) + 2 * (matrix >> 1) + (r & 1);
+  const int key = 4 * (r >> 1) + 2 * ((matrix >> 1) ^ (r >> 2)) + (r & 1);
   return key * 128 + (((matrix & 1) ^ (key & 7)) << 4);
 }
 

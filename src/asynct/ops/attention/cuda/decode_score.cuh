@@ -20,6 +20,7 @@ class DecodeScores {
         lane_(lane),
         g_(lane >> 2),
         t_(lane & 3),
+        swaps_(decode_swaps(lane)),
         operand_row_(decode_operand_row(lane)),
         most_(pack<Element>(args.form.most, args.form.most)) {}
 
@@ -106,7 +107,7 @@ class DecodeScores {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         std::uint32_t b[4];
-        load_matrices(b, (keys + tile * Traits::kTileBytes + i / 4 * Traits::kHalfBytes) ^ (i % 4 << 5));
+        load_matrices(b, (keys ^ (i % 4 << 5)) + tile * Traits::kTileBytes + i / 4 * Traits::kHalfBytes);
         multiply_add<Element>(sums[tile][0], a, b[0], b[1]);
         multiply_add<Element>(sums[tile][1], a, b[2], b[3]);
       }
@@ -116,7 +117,9 @@ class DecodeScores {
 #pragma unroll
       for (int block = 0; block < 2; ++block)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[tile][block][i] = sums[tile][i >> 1][2 * block + (i & 1)];
+        for (int i = 0; i < 4; ++i)
+          x[tile][block][i] = swaps_ ? sums[tile][1 - (i >> 1)][2 * block + (i & 1)]
+                                     : sums[tile][i >> 1][2 * block + (i & 1)];
   }
 
   __device__ void pool_scores(int block, const float (&x)[2][4], float (&sum)[4]) {
@@ -142,7 +145,7 @@ class DecodeScores {
       uint2 packed;
       packed.x = pack_weights<Element>(a[0], a[1], most_);
       packed.y = pack_weights<Element>(a[2], a[3], most_);
-      store_shared(to + 256 * block + 8 * lane_, packed);
+      store_shared(to + 256 * block + 8 * lane_, swaps_ ? make_uint2(packed.y, packed.x) : packed);
       needed |= (packed.x & 0xffffu ? 1u : 0u) | (packed.x >> 16 ? 2u : 0u) | (packed.y & 0xffffu ? 4u : 0u) |
                 (packed.y >> 16 ? 8u : 0u);
     }
@@ -152,6 +155,7 @@ class DecodeScores {
   const DecodeArgs& args_;
   const DecodeLayout<Traits>& layout_;
   const int warp_, lane_, g_, t_;  // g: a query row; t: 4 consecutive keys
+  const bool swaps_;
   const std::uint32_t operand_row_;
   const std::uint32_t most_;
 

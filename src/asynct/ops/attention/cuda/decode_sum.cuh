@@ -50,14 +50,15 @@ class DecodeSums {
     for (int tile = 0; tile < Traits::kStageTiles; ++tile) {
       if (by_tile[tile] == 0) continue;
       const std::uint32_t keys = by_tile[tile] >> (4 * t_);
+      const int first = decode_swaps(lane_) ? 2 : 0;
       uint2 weights[Traits::kRowBlocks];
 #pragma unroll
       for (int block = 0; block < Traits::kRowBlocks; ++block)
         weights[block] =
             load_shared_8(layout_.weights(n) + tile * Traits::kWeightTileBytes + 256 * block + 8 * lane_);
       // What lies where no weight is may be another row's, or no number.
-      const std::uint32_t low = pair_mask(keys);
-      const std::uint32_t high = pair_mask(keys >> 2);
+      const std::uint32_t low = pair_mask(keys >> first);
+      const std::uint32_t high = pair_mask(keys >> (2 - first));
 #pragma unroll
       for (int i = 0; i < Traits::kOutBlocks; ++i) {
         std::uint32_t a[4];
