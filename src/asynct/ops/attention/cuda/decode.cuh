@@ -58,7 +58,7 @@ __device__ void decode_block(const DecodeArgs& args, unsigned char* shared, int 
   else if (warp == kFinish)
     DecodeFinish<Traits>(args, layout, lane).run(units);
   else
-    DecodeCopies<Traits>(args, layout, lane).run_keys(units);
+    DecodeCopies<Traits>(args, layout, lane).run_keys(units, warp - kFinish - 1);
 }
 
 template <class Traits>

@@ -18,9 +18,11 @@ class DecodeCopies {
   __device__ DecodeCopies(const DecodeArgs& args, const DecodeLayout<Traits>& layout, int lane)
       : args_(args), layout_(layout), lane_(lane), in_block_((1 << args.block_shift) - 1) {}
 
-  __device__ void run_keys(const DecodeUnits& units) {
+  /// Every kKeyCopyWarps-th stage.
+  __device__ void run_keys(const DecodeUnits& units, int warp) {
     for_each_stage(
         units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int halo_block) {
+          if (n % Traits::kKeyCopyWarps != warp) return;
           const bool halo = Traits::kPool > 1 && key > 0;
           const std::uint32_t full = layout_.key_full(n);
           layout_.wait_for_free_keys(n);

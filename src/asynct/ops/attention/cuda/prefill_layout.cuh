@@ -21,6 +21,8 @@ struct PrefillTraits {
   static constexpr int kChunkTiles = kChunkKeys / kKeys;
   static constexpr int kKeyStages = kDim == 64 ? 6 : 3;
   static constexpr int kValueStages = kDim == 64 ? 4 : 2;
+  /// Warpgroups take turns to ask for products: 5 % at D 64; at D 128 they fall into turns by themselves.
+  static constexpr bool kTurns = kDim == 64;
   static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
 
   static constexpr int kHalves = kDim / 64;

@@ -28,6 +28,7 @@ class PrefillRows {
         most_(pack<Element>(args.form.most, args.form.most)) {}
 
   __device__ void run() {
+    if (group_ == 1) end_turn();
     for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
       layout_.wait_for_keys(key_count_);
       begin(unit_of(round));
@@ -35,6 +36,7 @@ class PrefillRows {
       multiply();
       write(unit_of(round));
     }
+    if (group_ == 0) wait_for_turn();  // what the other one left
   }
 
  private:
@@ -62,6 +64,13 @@ class PrefillRows {
   }
 
   static constexpr int kBarrier = 1;  // and 2: of a warpgroup
+  static constexpr int kTurn = 3;     // and 4: of both, before a warpgroup's products
+  __device__ void wait_for_turn() const {
+    if constexpr (Traits::kTurns) barrier_sync(kTurn + group_, 256);
+  }
+  __device__ void end_turn() const {
+    if constexpr (Traits::kTurns) barrier_arrive(kTurn + 1 - group_, 256);
+  }
   using Scores = float[Traits::kKeys / 2];
 
   /// The queries as left operands.
@@ -86,12 +95,15 @@ class PrefillRows {
     for (int tile = 0; tile < tiles; ++tile) {
       Scores scores;
       layout_.wait_for_keys(key_count_);
+      wait_for_turn();
       score(scores);
       if (tile > 0) {
         layout_.wait_for_values(value_count_);
         add_values((tile - 1) % Traits::kChunkTiles != 0);
+        end_turn();
         wgmma::wait<1>();
       } else {
+        end_turn();
         wgmma::wait<0>();
       }
       wgmma::touch(scores);
