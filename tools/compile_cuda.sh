@@ -16,6 +16,6 @@ status=$?
 facts='^ptxas info|^ *[0-9]+ bytes stack frame'
 grep -E "$facts" "$kept.all" >"$kept"
 grep -vE "$facts" "$kept.all" >&2
-grep 'Performance Loss' "$kept" >&2
+grep '(C75' "$kept" >&2
 rm -f "$kept.all"
 exit $status

@@ -13,8 +13,8 @@ FUNCTION = re.compile(r"Function properties for (\w+)")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
-# Products of a warpgroup that wait for each other (C7510 and its like).
-LOSS = re.compile(r"Potential Performance Loss.*")
+# Products of a warpgroup that wait where the source did not ask them to: made serial, waits put in between.
+LOSS = re.compile(r"\(C75\d\d\).*")
 
 
 @dataclasses.dataclass
