@@ -85,11 +85,10 @@ TEST(TileCluster, barriers_count_arrivals_from_other_blocks) {
   EXPECT_EQ(out.download(), Words(kBlocks, kBlocks));
 }
 
-constexpr int kShareBytes = 4352;  // sent from each block to each
+constexpr int kShareBytes = 4352;  // sent from each block to each other
 constexpr int kShare = kShareBytes / 4;
 
-/// Each block sends a share of its words to the others, or to all, and gives out what it got.
-template <bool kToItself>
+/// Each block sends a share of its words to the others and gives out what it got.
 __global__ void __cluster_dims__(kBlocks) send_shares(std::uint32_t* out) {
   __shared__ alignas(128) std::uint32_t own[kBlocks * kShare];
   __shared__ alignas(128) std::uint32_t received[kBlocks * kShare];
@@ -103,11 +102,11 @@ __global__ void __cluster_dims__(kBlocks) send_shares(std::uint32_t* out) {
   if (threadIdx.x == 0) {
     barrier_init(full, 1);
     barrier_init_fence();
-    barrier_arrive_expect(full, (kToItself ? kBlocks : kBlocks - 1) * kShareBytes);
   }
   fence_async_shared();
   cluster_sync();
-  if (threadIdx.x < kBlocks && (kToItself || threadIdx.x != rank))
+  if (threadIdx.x == 0) barrier_arrive_expect(full, (kBlocks - 1) * kShareBytes);
+  if (threadIdx.x < kBlocks && threadIdx.x != rank)
     copy_to_block(cluster_address(shared_address(received + rank * kShare), threadIdx.x),
                   shared_address(own + threadIdx.x * kShare), kShareBytes,
                   cluster_address(full, threadIdx.x));
@@ -117,21 +116,17 @@ __global__ void __cluster_dims__(kBlocks) send_shares(std::uint32_t* out) {
   cluster_sync();
 }
 
-void expect_shares(bool to_itself) {
+TEST(TileCluster, shares_reach_the_other_blocks) {
   const auto out = poisoned<std::uint32_t>(kBlocks * kBlocks * kShare);
-  const auto kernel = to_itself ? send_shares<true> : send_shares<false>;
-  kernel<<<kBlocks, kThreads>>>(out.data());
+  send_shares<<<kBlocks, kThreads>>>(out.data());
   check_launch("send_shares");
   Words want;
   for (std::uint32_t to = 0; to < kBlocks; ++to)
     for (std::uint32_t from = 0; from < kBlocks; ++from)
       for (std::uint32_t i = 0; i < kShare; ++i)
-        want.push_back(from == to && !to_itself ? kPoisonWord : from << 16 | (to * kShare + i));
+        want.push_back(from == to ? kPoisonWord : from << 16 | (to * kShare + i));
   EXPECT_EQ(out.download(), want);
 }
-
-TEST(TileCluster, shares_reach_the_other_blocks) { expect_shares(false); }
-TEST(TileCluster, shares_reach_all_blocks_and_the_sender) { expect_shares(true); }
 
 struct MulticastArgs {
   CUtensorMap map;

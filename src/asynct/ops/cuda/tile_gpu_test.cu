@@ -38,7 +38,7 @@ __global__ void pass_through_one_place(std::uint32_t* out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (threadIdx.x == 0) {
     barrier_init(full, 32);
-    barrier_init(free, 1);
+    barrier_init(free, 32);
   }
   __syncthreads();
   for (int round = 0; round < kRounds; ++round) {
@@ -50,8 +50,7 @@ __global__ void pass_through_one_place(std::uint32_t* out) {
     } else {
       barrier_wait(full, round & 1);
       out[32 * round + lane] = place[31 - lane];
-      __syncwarp();
-      if (lane == 0) barrier_arrive(free);
+      barrier_arrive(free);
     }
   }
 }

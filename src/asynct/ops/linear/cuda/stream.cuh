@@ -59,8 +59,8 @@ struct StreamShared {
   __device__ std::uint32_t weight(int stage) const { return base + stage * Traits::kWeightBytes; }
   __device__ std::uint32_t input(int slot) const { return weight(stage_count) + slot * Traits::kInputBytes; }
   __device__ std::uint32_t sums() const { return input(input_slots); }
-  /// What a block adds up: other parts' sums, or its own.
-  __device__ std::uint32_t all_sums() const { return parts == 1 ? sums() : sums() + Traits::kSumBytes; }
+  /// Of the other parts, in their order; the place of the block's own stays empty.
+  __device__ std::uint32_t received_sums() const { return sums() + Traits::kSumBytes; }
   __device__ std::uint32_t full(int stage) const { return sums() + Traits::sums_bytes(parts) + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(stage_count + stage); }
   __device__ std::uint32_t received() const { return full(2 * stage_count); }
@@ -102,7 +102,7 @@ class StreamProducer {
     }
     barrier_init(shared_.received(), 1);
     barrier_init_fence();
-    barrier_arrive_expect(shared_.received(), Traits::kSumBytes);
+    barrier_arrive_expect(shared_.received(), Traits::kSumBytes - Traits::kSumBytes / args_.parts);
     for (next_ = {}; next_.count < min(args_.stages, total_); advance()) load_weight(next_.count);
   }
 
@@ -236,7 +236,7 @@ class StreamConsumer {
     if (threadIdx.x % 32 == 0) barrier_arrive(shared_.free(stage));
   }
 
-  /// Each sum to the block that finishes its weight row.
+  /// Each sum to the block that finishes its weight row; the block's own share stays where it is.
   __device__ void send() {
     const std::uint32_t sums = shared_.sums() + group_ * Traits::kGroupSumBytes;
     const int lane = thread_ % 32;
@@ -251,9 +251,10 @@ class StreamConsumer {
     if (args_.parts > 1) fence_async_shared();
     barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
     if (args_.parts == 1) return;
-    if (thread_ < args_.parts) {
+    if (thread_ < args_.parts && thread_ != place_.part) {
       const int bytes = Traits::kGroupSumBytes / args_.parts;
-      const std::uint32_t to = shared_.all_sums() + group_ * Traits::kGroupSumBytes + place_.part * bytes;
+      const std::uint32_t to =
+          shared_.received_sums() + group_ * Traits::kGroupSumBytes + place_.part * bytes;
       copy_to_block(cluster_address(to, thread_), sums + thread_ * bytes, bytes,
                     cluster_address(shared_.received(), thread_));
     }
@@ -268,16 +269,23 @@ class StreamConsumer {
       if (!wanted(i, first)) continue;
       const int token = token_of(i);
       if (i >= 128) loaded = load_before(epilogue_, token, first + pair);
-      const float* from = sums_ + pair * Traits::kSumStride + token - place_.first_token;
+      const int at = pair * Traits::kSumStride + token - place_.first_token;
+      const float* from = share(0) + at;
       float a = from[0];
       float b = from[Traits::kSumStride];
       for (int part = 1; part < args_.parts; ++part) {
-        from += 2 * pairs() * Traits::kSumStride;
+        from = share(part) + at;
         a += from[0];
         b += from[Traits::kSumStride];
       }
       store_outputs(epilogue_, token, first + pair, a, b, factors_, loaded);
     }
+  }
+
+  /// The sums of a part for the rows that this block finishes: received, or its own.
+  __device__ const float* share(int part) const {
+    return sums_ + part * 2 * pairs() * Traits::kSumStride +
+           (part == place_.part ? 0 : Traits::kSumBytes / 4);
   }
 
   const StreamArgs& args_;
@@ -323,7 +331,7 @@ __global__ void __launch_bounds__(Traits::kThreads)
   } else {
     StreamConsumer<Traits, Epilogue> consumer(
         args, epilogue, shared, place,
-        reinterpret_cast<const float*>(memory + padding + (shared.all_sums() - shared.base)),
+        reinterpret_cast<const float*>(memory + padding + (shared.sums() - shared.base)),
         static_cast<int>(threadIdx.x) / 128);
     consumer.start();
     wait_for_launcher();
