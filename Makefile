@@ -64,7 +64,7 @@ SANITIZE ?= compute-sanitizer --error-exitcode 1
 test-gpu: $(GPU_TEST)
 	$(GPU_TEST)
 	for tool in memcheck racecheck synccheck initcheck; do \
-	  $(SANITIZE) --tool $$tool $(GPU_TEST) --gtest_filter='*equals_the_reference/?:DecodeSkips.*:PrefillBits.are_decodes' || exit 1; done
+	  $(SANITIZE) --tool $$tool $(GPU_TEST) --gtest_filter='*equals_the_reference/?:DecodeSkips.*:PrefillBits.are_decodes:Tile*:LinearNan*' || exit 1; done
 
 build/gpu_test: build
 
