@@ -11,9 +11,10 @@
 //
 // A block owns 128 query rows of one KV head (tokens times the heads of its group) and goes through their
 // keys in tiles of 128: four producer warps ask the copy engine for tiles, two warpgroups of 64 rows
-// multiply, each on its own: while one turns scores into weights the other has the matrix units. Weights need
-// no maximum and no rescaled sum; they stay in registers as the left operand of the second product, as the
-// queries do of the first: shared memory, which shuffles also use, is what limits next.
+// multiply. They take turns to ask for products: while one turns scores into weights the other has the matrix
+// units. Weights need no maximum and no rescaled sum; they stay in registers as the left operand of the
+// second product, as the queries do of the first: shared memory, which shuffles also use, is what limits
+// next.
 //
 // The copy engine permutes the keys of a page: row 8 j + 2 t + e of 16 holds key 4 t + 2 j + e, so a lane of
 // a quad owns 4 consecutive keys and pooling takes pool_size - 1 shuffles for 16 keys. Values lie in the same

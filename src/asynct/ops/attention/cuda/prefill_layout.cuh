@@ -21,8 +21,6 @@ struct PrefillTraits {
   static constexpr int kChunkTiles = kChunkKeys / kKeys;
   static constexpr int kKeyStages = kDim == 64 ? 6 : 3;
   static constexpr int kValueStages = kDim == 64 ? 4 : 2;
-  /// Warpgroups take turns to ask for products: 5 % at D 64; at D 128 they fall into turns by themselves.
-  static constexpr bool kTurns = kDim == 64;
   static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
 
   static constexpr int kHalves = kDim / 64;
@@ -30,7 +28,7 @@ struct PrefillTraits {
   static constexpr int kTileBytes = kHalves * kHalfBytes;
   static constexpr int kSumBytes = kRows * kDim * 4;
 
-  static_assert(kGroups == 2, "registers");
+  static_assert(kGroups == 2, "the warpgroups take turns");
   static_assert(kKeyStages < 7, "places of units");
   static_assert(kRows == kKeys, "queries come through the ring of keys");
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");

@@ -65,15 +65,12 @@ class PrefillRows {
 
   static constexpr int kBarrier = 1;  // and 2: of a warpgroup
   static constexpr int kTurn = 3;     // and 4: of both, before a warpgroup's products
-  __device__ void wait_for_turn() const {
-    if constexpr (Traits::kTurns) barrier_sync(kTurn + group_, 256);
-  }
-  __device__ void end_turn() const {
-    if constexpr (Traits::kTurns) barrier_arrive(kTurn + 1 - group_, 256);
-  }
+  __device__ void wait_for_turn() const { barrier_sync(kTurn + group_, 256); }
+  __device__ void end_turn() const { barrier_arrive(kTurn + 1 - group_, 256); }
   using Scores = float[Traits::kKeys / 2];
 
-  /// The queries as left operands.
+  /// The queries as left operands. Their stage is left with the first tile's: a product that has read the
+  /// registers is proof that they have been loaded.
   __device__ void take_queries() {
     const int row = row_ - lane_ / 4 + (lane_ & 15);
     const std::uint32_t at = layout_.keys(key_count_) + row * 128;
@@ -81,8 +78,6 @@ class PrefillRows {
     for (int i = 0; i < Traits::kDim / 16; ++i)
       load_matrices(query_[i],
                     at + i / 4 * Traits::kHalfBytes + (((2 * (i % 4) + (lane_ >> 4)) ^ (row & 7)) << 4));
-    __syncwarp();
-    if (lane_ == 0) barrier_arrive(layout_.key_free(key_count_));
     ++key_count_;
   }
 
@@ -107,7 +102,10 @@ class PrefillRows {
         wgmma::wait<0>();
       }
       wgmma::touch(scores);
-      if (lane_ == 0) barrier_arrive(layout_.key_free(key_count_));
+      if (lane_ == 0) {
+        if (tile == 0) barrier_arrive(layout_.key_free(key_count_ - 1));
+        barrier_arrive(layout_.key_free(key_count_));
+      }
       ++key_count_;
       if (tile >= whole)
         weigh<true>(tile * Traits::kKeys, scores);
