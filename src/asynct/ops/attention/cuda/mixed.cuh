@@ -8,9 +8,9 @@
 //
 // Floor: the greater of decode's bytes at the read rate and prefill's flops at the matrix rate.
 //
-// A multiprocessor that only streams reaches about three times its even share of the memory, so a third of
-// them is enough for all of decode (mixed_decode_blocks()). Results are those of the separate kernels: a unit
-// does not know who runs it.
+// A block that only streams reaches 45 GB/s so far, half as much again as its share of the memory: too little
+// to gain by this (docs/notes/hopper-attention.md). Results are those of the separate kernels: a unit does
+// not know who runs it.
 namespace asynct::cuda {
 
 template <class Decode, class Prefill>

@@ -70,7 +70,7 @@ std::int32_t mixed_decode_blocks(const DecodePlan& decode, const PrefillPlan& pr
                                  std::int32_t multiprocessors) {
   // Measured on an H200, D 128 (docs/notes/hopper-attention.md): a block alone streams this much, all of them
   // together no more than that, and a tile of 128 rows and keys takes so long.
-  constexpr double kBytesAMicrosecond = 85e3;
+  constexpr double kBytesAMicrosecond = 45e3;
   constexpr double kMostBytesAMicrosecond = 4.3e6;
   const double tile_microseconds = head_dim == 64 ? 1.0 : 1.5;
   double bytes = 0;
