@@ -58,8 +58,6 @@ class DecodeCopies {
       if constexpr (kNeeded) {
         layout_.wait_for_weights(n);
         const uint4 by_tile = load_shared(layout_.needed(n));
-        __syncwarp();
-        if (lane_ == 0) barrier_arrive(layout_.weight_free(n));
         needed[0] = by_tile.x;
         needed[1] = by_tile.y;
         needed[2] = by_tile.z;
@@ -81,6 +79,10 @@ class DecodeCopies {
           if (!kNeeded || (wanted >> i & 1) != 0) copy_async_16(at, from);
           from += kRows * args_.value.token_stride;
         }
+      }
+      if constexpr (kNeeded) {
+        __syncwarp();
+        if (lane_ == 0) barrier_arrive(layout_.weight_free(n));
       }
       copy_async_arrive(layout_.value_full(n));
     });

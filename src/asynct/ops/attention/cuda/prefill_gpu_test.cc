@@ -89,9 +89,14 @@ TEST(PrefillBits, do_not_depend_on_batch_or_chunk) {
       const std::int32_t begin = end;
       end = std::min(900, end + pick(random, 1, 400));
       const std::vector<std::uint16_t> chunk = prefill(setting, {window(whole, end, end - begin)});
-      const auto from =
-          together.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(77 + begin) * row_size);
-      EXPECT_TRUE(std::equal(chunk.begin(), chunk.end(), from)) << "rows " << begin << " to " << end;
+      const auto from = static_cast<std::size_t>(77 + begin) * row_size;
+      std::size_t wrong = 0;
+      std::size_t first = 0;
+      for (std::size_t i = chunk.size(); i-- > 0;)
+        if (chunk[i] != together[from + i]) ++wrong, first = i;
+      EXPECT_EQ(wrong, 0u) << "round " << round << ", rows " << begin << " to " << end << ", first at row "
+                           << first / row_size << ", column " << first % row_size << ": " << std::hex
+                           << chunk[first] << " and " << together[from + first];
     }
   }
 }

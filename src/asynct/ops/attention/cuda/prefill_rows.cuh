@@ -69,8 +69,8 @@ class PrefillRows {
   __device__ void end_turn() const { barrier_arrive(kTurn + 1 - group_, 256); }
   using Scores = float[Traits::kKeys / 2];
 
-  /// The queries as left operands. Their stage is left with the first tile's: a product that has read the
-  /// registers is proof that they have been loaded.
+  /// The queries as left operands. Their stage is left with the first tile's: until a product has read the
+  /// registers nothing says that they are loaded, an arrival does not wait for it.
   __device__ void take_queries() {
     const int row = row_ - lane_ / 4 + (lane_ & 15);
     const std::uint32_t at = layout_.keys(key_count_) + row * 128;
@@ -78,6 +78,8 @@ class PrefillRows {
     for (int i = 0; i < Traits::kDim / 16; ++i)
       load_matrices(query_[i],
                     at + i / 4 * Traits::kHalfBytes + (((2 * (i % 4) + (lane_ >> 4)) ^ (row & 7)) << 4));
+    fence_async_shared();  // before the copy engine's next write there
+    __syncwarp();
     ++key_count_;
   }
 
