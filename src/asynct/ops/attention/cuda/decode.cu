@@ -6,7 +6,7 @@
 #include "asynct/ops/attention/cuda/decode.cuh"
 #include "asynct/ops/attention/cuda/dispatch.h"
 #include "asynct/ops/cuda/device.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/launch.h"
 #include "asynct/ops/cuda/tensor_map.h"
 
 namespace asynct::cuda {
@@ -16,15 +16,8 @@ template <class Traits>
 void launch(const DecodeArgs& args, cudaStream_t stream) {
   constexpr int kSharedBytes = DecodeLayout<Traits>::kSharedBytes;
   const int blocks = std::min(args.unit_count, prepare<decode_kernel<Traits>>(kSharedBytes));
-  cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(blocks),
-                                     .blockDim = Traits::kThreads,
-                                     .dynamicSmemBytes = kSharedBytes,
-                                     .stream = stream,
-                                     .attrs = &overlap,
-                                     .numAttrs = 1};
-  check(cudaLaunchKernelEx(&config, decode_kernel<Traits>, args), "decode");
+  launch_overlapped(decode_kernel<Traits>, "decode", dim3(static_cast<unsigned>(blocks)),
+                    dim3(Traits::kThreads), args, stream, kSharedBytes);
 }
 
 /// Rows of 8 are the rule: a KV head's queries of one token.

@@ -27,11 +27,11 @@ inline constexpr std::int32_t kHaloKeys = 4;
 /// Query rows of one unit of decode: the query heads of a KV group times the sequence's rows in this step.
 inline constexpr std::int32_t kDecodeRows = 16;
 
-/// Warps of a block of decode that multiply weights and values, each its own columns.
-inline constexpr std::int32_t kSumWarps = 4;
-
 /// And of prefill: two warpgroups' 64.
 inline constexpr std::int32_t kPrefillRows = 128;
+
+/// Warps of a block of decode that multiply weights and values, each its own columns.
+inline constexpr std::int32_t kSumWarps = 4;
 
 constexpr std::int32_t divide_up(std::int32_t a, std::int32_t b) { return (a + b - 1) / b; }
 constexpr std::int32_t chunks_of(std::int32_t context) { return divide_up(context, kChunkKeys); }

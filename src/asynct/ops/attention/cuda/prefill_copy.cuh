@@ -29,7 +29,7 @@ class PrefillCopies {
       const int column = static_cast<int>(unit.kv_head * view.head_stride) + 64 * half;
       if constexpr (kOfKeys) copy_queries(unit, round, n++);
 #pragma unroll 1
-      for (int tile = 0; tile < prefill_tiles<Traits>(unit); ++tile, ++n) {
+      for (int tile = 0; tile < prefill_tiles<Traits>(unit.last_key); ++tile, ++n) {
         // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
         const int key = min(tile * Traits::kKeys + 16 * part, (unit.last_key - 1) & ~15);
         const int block = __ldg(table + (key >> args_.block_shift));

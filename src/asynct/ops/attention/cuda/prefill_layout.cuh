@@ -105,9 +105,10 @@ struct PrefillShare {
   }
 };
 
+/// Of keys, up to the last that a unit sees.
 template <class Traits>
-__device__ inline int prefill_tiles(const PrefillUnit& unit) {
-  return divide_up(unit.last_key, Traits::kKeys);
+__device__ inline int prefill_tiles(int last_key) {
+  return divide_up(last_key, Traits::kKeys);
 }
 
 }  // namespace asynct::cuda

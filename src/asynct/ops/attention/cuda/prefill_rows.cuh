@@ -86,7 +86,7 @@ class PrefillRows {
   /// Scores of a tile are asked for before the values of the one before: weights are made while the matrix
   /// units add.
   __device__ void multiply() {
-    const int tiles = divide_up(last_key_, Traits::kKeys);
+    const int tiles = prefill_tiles<Traits>(last_key_);
     // Tiles of which every row sees every key.
     const int whole = (first_position_ + 1) / Traits::kKeys;
     for (int tile = 0; tile < tiles; ++tile) {

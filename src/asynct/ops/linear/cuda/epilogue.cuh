@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "asynct/ops/cuda/mma.cuh"
+#include "asynct/ops/cuda/vector.cuh"
 #include "asynct/ops/linear/cuda/args.h"
 
 // What becomes of a product's sums, two adjacent outputs of a row at a time, n even. Two kinds of operands
@@ -59,10 +59,6 @@ __device__ inline float2 dyht(const DyhtView& norm, const DyhtFactors& f, float2
   return {dyht(norm, f.alpha.x, f.beta.x, f.gamma.x, x.x), dyht(norm, f.alpha.y, f.beta.y, f.gamma.y, x.y)};
 }
 
-__device__ inline float2 widen(std::uint32_t packed) {
-  return {__uint_as_float(packed << 16), __uint_as_float(packed & 0xFFFF0000U)};
-}
-
 struct ResidualFactors {
   DyhtFactors post, next;
 };
@@ -73,7 +69,8 @@ __device__ inline ResidualFactors load_factors(const AddResidual& to, int n) {
   return factors;
 }
 __device__ inline float2 load_before(const AddResidual& to, int row, int n) {
-  return widen(__ldcg(reinterpret_cast<const unsigned*>(to.residual + row * to.residual_stride + n)));
+  return unpack<__nv_bfloat16>(
+      __ldcg(reinterpret_cast<const unsigned*>(to.residual + row * to.residual_stride + n)));
 }
 __device__ inline void store_outputs(const AddResidual& to, int row, int n, float a, float b,
                                      const ResidualFactors& factors, float2 before) {
@@ -81,7 +78,7 @@ __device__ inline void store_outputs(const AddResidual& to, int row, int n, floa
   const std::uint32_t sum = pack<__nv_bfloat16>(before.x + added.x, before.y + added.y);
   *reinterpret_cast<std::uint32_t*>(to.residual + row * to.residual_stride + n) = sum;
   if (to.next_input == nullptr) return;
-  const float2 next = dyht(to.next, factors.next, widen(sum));
+  const float2 next = dyht(to.next, factors.next, unpack<__nv_bfloat16>(sum));
   *reinterpret_cast<std::uint32_t*>(to.next_input + row * to.next_stride + n) =
       pack<__nv_bfloat16>(next.x, next.y);
 }
