@@ -22,15 +22,27 @@ struct StreamArgs {
   bool keeps_input = false;      // for all tiles of a block
 };
 
-struct TileArgs {
-  CUtensorMap weight;  // dims like StreamArgs'; box: 64 columns of 64 rows
-  CUtensorMap input;   // box: 64 columns of 128 rows
+struct PanelArgs {
+  CUtensorMap weight;  // dims like StreamArgs'; box: a part's columns of as many rows as the kernel's outputs
+  const std::uint16_t* input = nullptr;
+  std::int64_t input_stride = 0;
   std::int32_t rows = 0;
   std::int32_t outputs = 0;
   std::int32_t steps = 0;  // of 64, in a part of K
   std::int32_t parts = 1;
-  std::int32_t token_pairs = 0;   // of tiles of 128 tokens
-  std::int32_t output_tiles = 0;  // of 128 outputs
+};
+
+struct TileArgs {
+  CUtensorMap weight;  // dims like StreamArgs'; box: 64 columns of as many rows as the kernel wants
+  CUtensorMap input;   // likewise
+  std::int32_t rows = 0;
+  std::int32_t outputs = 0;
+  std::int32_t steps = 0;  // of 64, in a part of K
+  std::int32_t parts = 1;
+  std::int32_t stages = 2;
+  std::int32_t group = 1;         // of token tiles that go through all weights together
+  std::int32_t token_tiles = 0;   // of a cluster
+  std::int32_t output_tiles = 0;  // of a cluster
 };
 
 // What becomes of the sums. Row strides are in elements and even, pointers aligned to 8 bytes; bf16 tensors

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 // Sizes that are part of the reduction order, and tiles, which are not.
 //
@@ -23,6 +25,14 @@ constexpr std::int32_t linear_parts(std::int32_t outputs, std::int32_t inputs) {
   return parts;
 }
 
+/// Weight rows of a block of the panel kernel, so that every multiprocessor has one block; 0: too many rows.
+constexpr std::int32_t panel_outputs(std::int32_t outputs) {
+  constexpr std::int32_t kMultiprocessors = 132;
+  for (const std::int32_t panel : {8, 16, 32, 48})
+    if (outputs <= panel * kMultiprocessors) return panel;
+  return 0;
+}
+
 /// More rows are the tile kernel's. Both give the same bits.
 inline constexpr std::int32_t kMostStreamRows = 64;
 
@@ -32,6 +42,21 @@ constexpr std::int32_t stream_tokens(std::int32_t rows) {
   std::int32_t tokens = 8;
   while (tokens < rows && tokens < 64) tokens *= 2;
   return tokens;
+}
+
+/// Rows of one copy of the tile kernel, of which `rows` are needed: the largest power of two that divides
+/// them, 8 to 128.
+constexpr std::int32_t tile_box(std::int32_t rows) {
+  std::int32_t box = 8;
+  while (box < 128 && rows % (2 * box) == 0) box *= 2;
+  return box;
+}
+
+/// Where LinearWeight and LinearInput have the map for such a box.
+constexpr std::size_t tile_map_of(std::int32_t box) {
+  std::size_t map = 0;
+  for (; box > 8; box /= 2) ++map;
+  return map;
 }
 
 }  // namespace asynct::cuda
