@@ -83,6 +83,9 @@ __device__ inline float4 load_shared_floats(std::uint32_t from) {
                : "r"(from));
   return v;
 }
+__device__ inline void store_shared(std::uint32_t to, std::uint16_t v) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(v) : "memory");
+}
 __device__ inline void store_shared(std::uint32_t to, const float4& v) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");

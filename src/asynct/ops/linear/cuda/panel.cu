@@ -25,26 +25,26 @@ void launch_panel_of(const LinearWeight& weight, const LinearInput& x, std::int3
   overlap.val.programmaticStreamSerializationAllowed = 1;
   const cudaLaunchConfig_t config = {
       .gridDim = static_cast<unsigned>((weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs),
-      .blockDim = Traits::kThreads,
-      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.steps, args.parts)),
+      .blockDim = static_cast<unsigned>(32 * Traits::kSlices * args.parts),
+      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(rows, weight.inputs, args.parts)),
       .stream = stream,
       .attrs = &overlap,
       .numAttrs = 1};
   check(cudaLaunchKernelEx(&config, panel_kernel<Traits, Epilogue>, args, epilogue), "linear");
 }
 
-template <int kTokens, int kGroups, class Epilogue>
+template <int kTiles, int kMore, class Epilogue>
 void launch_panel_by_outputs(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
                              const Epilogue& epilogue, cudaStream_t stream) {
   switch (panel_outputs(weight.outputs)) {
     case 8:
-      return launch_panel_of<PanelTraits<kTokens, 8, kGroups>>(weight, x, rows, epilogue, stream);
+      return launch_panel_of<PanelTraits<8, 1, kTiles>>(weight, x, rows, epilogue, stream);
     case 16:
-      return launch_panel_of<PanelTraits<kTokens, 16, kGroups>>(weight, x, rows, epilogue, stream);
+      return launch_panel_of<PanelTraits<16, kMore == 1 ? 1 : 2, kTiles>>(weight, x, rows, epilogue, stream);
     case 32:
-      return launch_panel_of<PanelTraits<kTokens, 32, kGroups>>(weight, x, rows, epilogue, stream);
+      return launch_panel_of<PanelTraits<32, 2, kTiles>>(weight, x, rows, epilogue, stream);
     default:
-      return launch_panel_of<PanelTraits<kTokens, 48, kGroups>>(weight, x, rows, epilogue, stream);
+      return launch_panel_of<PanelTraits<48, kMore, kTiles>>(weight, x, rows, epilogue, stream);
   }
 }
 
@@ -53,10 +53,10 @@ void launch_panel_by_outputs(const LinearWeight& weight, const LinearInput& x, s
 template <class Epilogue>
 void launch_panel(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
                   const Epilogue& epilogue, cudaStream_t stream) {
-  if (rows <= 8)
-    launch_panel_by_outputs<8, 4>(weight, x, rows, epilogue, stream);
+  if (rows <= 16)
+    launch_panel_by_outputs<1, 2>(weight, x, rows, epilogue, stream);
   else
-    launch_panel_by_outputs<16, 4>(weight, x, rows, epilogue, stream);
+    launch_panel_by_outputs<2, 2>(weight, x, rows, epilogue, stream);
 }
 
 template void launch_panel(const LinearWeight&, const LinearInput&, std::int32_t, const StoreBf16&,

@@ -5,7 +5,6 @@
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/mma.cuh"
 #include "asynct/ops/cuda/tma.cuh"
-#include "asynct/ops/cuda/wgmma.cuh"
 #include "asynct/ops/linear/cuda/args.h"
 #include "asynct/ops/linear/cuda/epilogue.cuh"
 
@@ -19,98 +18,106 @@
 // kernel's blocks in beside it to do the same; only then it waits for its input. Blocks are small, so that
 // several kernels' fit a multiprocessor.
 //
-// A warpgroup multiplies a part of K after the other. Tokens are the left operand, in registers: the matrix
-// units read no more of the shared memory than the weights, whatever the number of tokens.
+// A warp multiplies a part of K with a slice of the weight rows: one chain of instructions for each 8 rows
+// and 16 tokens, which no other warp waits for.
 namespace asynct::cuda {
 
-template <int kTokenCount, int kOutputCount, int kGroupCount>
+template <int kOutputCount, int kSliceCount, int kTokenTileCount>
 struct PanelTraits {
-  static constexpr int kTokens = kTokenCount;
-  static constexpr int kOutputs = kOutputCount;  // weight rows of a block
-  static constexpr int kGroups = kGroupCount;
-  static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kStepBytes = kOutputs * 128;  // of weights: 64 inputs
-  static constexpr int kSumStride = kOutputs + 2;    // floats
-  static constexpr int kSumBytes = kTokens * kSumStride * 4;
-  /// Input rows of a part lie apart so that 8 of them meet different banks.
-  static constexpr int input_stride(int steps) { return steps * 128 + 16; }
-  static constexpr int part_bytes(int steps) {
-    return steps * kStepBytes + kTokens * input_stride(steps) + kSumBytes + 8;
+  static constexpr int kOutputs = kOutputCount;        // weight rows of a block
+  static constexpr int kSlices = kSliceCount;          // of them; a warp each, in each part
+  static constexpr int kTokenTiles = kTokenTileCount;  // of 16 tokens
+  static constexpr int kBlocks = (kOutputs / 8 + kSlices - 1) / kSlices;  // of 8 rows, in a slice
+  static constexpr int kStepBytes = kOutputs * 128;                       // of weights: 64 inputs
+  static constexpr int kSumStride = kOutputs + 2;                         // floats
+  /// Input rows lie apart so that 8 of them meet different banks.
+  static constexpr int row_bytes(int inputs) { return 2 * inputs + 16; }
+  static constexpr int shared_bytes(int rows, int inputs, int parts) {
+    return 1024 + inputs / 64 * kStepBytes + rows * (row_bytes(inputs) + parts * kSumStride * 4) + 8 * parts;
   }
-  static constexpr int shared_bytes(int steps, int parts) { return 1024 + parts * part_bytes(steps); }
 };
 
 template <class Traits>
 struct PanelShared {
   std::uint32_t base;
-  int steps;
+  int rows;
+  int steps;  // of a part
   int parts;
-  __device__ std::uint32_t weight(int part) const { return base + part * steps * Traits::kStepBytes; }
-  __device__ std::uint32_t input(int part) const {
-    return weight(parts) + part * Traits::kTokens * Traits::input_stride(steps);
+  __device__ std::uint32_t weight(int step) const { return base + step * Traits::kStepBytes; }
+  __device__ std::uint32_t input(int row) const {
+    return weight(parts * steps) + row * Traits::row_bytes(parts * steps * 64);
   }
-  __device__ std::uint32_t sums(int part) const { return input(parts) + part * Traits::kSumBytes; }
-  __device__ std::uint32_t full(int part) const { return sums(parts) + 8 * part; }
+  __device__ std::uint32_t sums(int part, int row) const {
+    return input(rows) + (part * rows + row) * Traits::kSumStride * 4;
+  }
+  __device__ std::uint32_t full(int part) const { return sums(parts, 0) + 8 * part; }
 };
 
-/// A part's rows, by the threads of its warpgroup.
 template <class Traits>
-__device__ inline void ask_for_input(const PanelArgs& args, const PanelShared<Traits>& shared, int part) {
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int row = warp; row < args.rows; row += 4) {
-    const std::uint16_t* const from = args.input + row * args.input_stride + part * args.steps * 64;
-    const std::uint32_t to = shared.input(part) + row * Traits::input_stride(args.steps);
-    for (int piece = lane; piece < args.steps * 8; piece += 32)
-      copy_async_16(to + 16 * piece, from + 8 * piece);
-  }
+__device__ inline void ask_for_input(const PanelArgs& args, const PanelShared<Traits>& shared) {
+  const int pieces = args.parts * args.steps * 8;
+  for (int row = 0; row < args.rows; ++row)
+    for (int piece = static_cast<int>(threadIdx.x); piece < pieces; piece += static_cast<int>(blockDim.x))
+      copy_async_16(shared.input(row) + 16 * piece, args.input + row * args.input_stride + 8 * piece);
+  copy_async_commit();
 }
 
+/// A part's sums of a slice, by one warp.
 template <class Traits>
-__device__ inline void multiply_part(const PanelArgs& args, const PanelShared<Traits>& shared, int part) {
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+__device__ inline void multiply_part(const PanelArgs& args, const PanelShared<Traits>& shared, int part,
+                                     int slice) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool has_tokens = 16 * warp < Traits::kTokens;
-  const int row = (16 * warp + lane % 16) % Traits::kTokens;  // there may be but 8: then they are twice there
-  const std::uint32_t input = shared.input(part) + row * Traits::input_stride(args.steps) + lane / 16 * 16;
-  const std::uint64_t weights = wgmma::operand(shared.weight(part), 1024, 16);
-  std::uint32_t tokens[2][2][4] = {};
-  float sum[Traits::kOutputs / 2];
-  barrier_wait(shared.full(part), 0);
+  std::uint32_t input[Traits::kTokenTiles];
+#pragma unroll
+  for (int t = 0; t < Traits::kTokenTiles; ++t)
+    input[t] =
+        shared.input(min(16 * t + lane % 16, args.rows - 1)) + part * args.steps * 128 + lane / 16 * 16;
+  // Row lane % 8 of 8, and which 16 bytes of its first 64 and of its second 64, as the copy engine laid them.
+  const std::uint32_t weight =
+      shared.weight(part * args.steps) + slice * Traits::kBlocks * 1024 + lane % 8 * 128;
+  const std::uint32_t piece[2] = {static_cast<std::uint32_t>((lane / 8 ^ lane % 8) << 4),
+                                  static_cast<std::uint32_t>(((lane / 8 + 4) ^ lane % 8) << 4)};
+  float sum[Traits::kTokenTiles][Traits::kBlocks][4] = {};
 #pragma unroll 2
-  for (int half = 0; half < 2 * args.steps; ++half) {  // 32 inputs
-    auto& a = tokens[half % 2];
-    if (has_tokens) {
-      load_matrices(a[0], input + half * 64);
-      load_matrices(a[1], input + half * 64 + 32);
+  for (int step = 0; step < args.steps; ++step) {
+    std::uint32_t a[4][Traits::kTokenTiles][4];
+    std::uint32_t b[Traits::kBlocks][2][4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+      for (int t = 0; t < Traits::kTokenTiles; ++t) load_matrices(a[k][t], input[t] + step * 128 + 32 * k);
+#pragma unroll
+    for (int n = 0; n < Traits::kBlocks; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        load_matrices(b[n][h], weight + step * Traits::kStepBytes + n * 1024 + piece[h]);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+      for (int n = 0; n < Traits::kBlocks; ++n)
+#pragma unroll
+        for (int t = 0; t < Traits::kTokenTiles; ++t)
+          multiply_add<__nv_bfloat16>(sum[t][n], a[k][t], b[n][k / 2][k % 2 * 2], b[n][k / 2][k % 2 * 2 + 1]);
+  }
+#pragma unroll
+  for (int t = 0; t < Traits::kTokenTiles; ++t)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int token = 16 * t + lane / 4 + 8 * h;
+      if (token >= args.rows) continue;
+#pragma unroll
+      for (int n = 0; n < Traits::kBlocks; ++n)
+        store_pair(shared.sums(part, token) + (slice * Traits::kBlocks + n) * 32 + 8 * (lane % 4),
+                   sum[t][n][2 * h], sum[t][n][2 * h + 1]);
     }
-    const std::uint64_t weight = wgmma::advance(weights, half / 2 * Traits::kStepBytes + half % 2 * 64);
-    wgmma::fence();
-#pragma unroll
-    for (int k = 0; k < 2; ++k)
-      wgmma::RegisterProduct<Traits::kOutputs, 0>::multiply(a[k], wgmma::advance(weight, 32 * k), sum,
-                                                            half > 0 || k > 0);
-    wgmma::commit();
-    wgmma::wait<1>();  // the fragments of the half before are free
-  }
-  wgmma::wait<0>();
-  wgmma::touch(sum);
-  if (!has_tokens) return;
-#pragma unroll
-  for (int h = 0; h < (Traits::kTokens == 8 ? 1 : 2); ++h) {
-    const std::uint32_t to =
-        shared.sums(part) + 4 * ((16 * warp + lane / 4 + 8 * h) * Traits::kSumStride + 2 * (lane % 4));
-#pragma unroll
-    for (int j = 0; j < Traits::kOutputs / 8; ++j)
-      store_pair(to + 32 * j, sum[4 * j + 2 * h], sum[4 * j + 2 * h + 1]);
-  }
 }
 
 template <class Traits, class Epilogue>
-__global__ void __launch_bounds__(Traits::kThreads, 1)
-    panel_kernel(const __grid_constant__ PanelArgs args, const __grid_constant__ Epilogue epilogue) {
+__global__ void panel_kernel(const __grid_constant__ PanelArgs args,
+                             const __grid_constant__ Epilogue epilogue) {
   extern __shared__ unsigned char memory[];
-  const PanelShared<Traits> shared = {(shared_address(memory) + 1023) & ~1023U, args.steps, args.parts};
+  const PanelShared<Traits> shared = {(shared_address(memory) + 1023) & ~1023U, args.rows, args.steps,
+                                      args.parts};
   const int first = static_cast<int>(blockIdx.x) * Traits::kOutputs;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
@@ -119,10 +126,11 @@ __global__ void __launch_bounds__(Traits::kThreads, 1)
     barrier_init_fence();
     for (int part = 0; part < args.parts; ++part) {
       barrier_arrive_expect(shared.full(part), args.steps * Traits::kStepBytes);
-      tma_load(shared.weight(part), args.weight, shared.full(part), 0, first, part * args.steps, 0, 0);
+      tma_load(shared.weight(part * args.steps), args.weight, shared.full(part), 0, first, part * args.steps,
+               0, 0);
     }
   }
-  // Pairs of outputs and tokens i = thread, thread + kThreads, ... are the thread's to finish.
+  // Pairs of outputs and tokens i = thread, thread + blockDim.x, ... are the thread's to finish.
   constexpr int kPairs = Traits::kOutputs / 2;
   const auto wanted = [&](int i) {
     return i / kPairs < args.rows && first + 2 * (i % kPairs) < args.outputs;
@@ -131,16 +139,16 @@ __global__ void __launch_bounds__(Traits::kThreads, 1)
   decltype(load_before(epilogue, 0, 0)) before = {};
   if (wanted(thread)) factors = load_factors(epilogue, first + 2 * (thread % kPairs));
   __syncthreads();
+  const int part = thread / 32 / Traits::kSlices;
+  barrier_wait(shared.full(part), 0);
   wait_for_launcher();
-  const int group = thread / 128;
-  for (int part = group; part < args.parts; part += Traits::kGroups) ask_for_input(args, shared, part);
-  copy_async_commit();
+  ask_for_input(args, shared);
   if (wanted(thread)) before = load_before(epilogue, thread / kPairs, first + 2 * (thread % kPairs));
   copy_async_wait<0>();
-  barrier_sync(1 + group, 128);
-  for (int part = group; part < args.parts; part += Traits::kGroups) multiply_part(args, shared, part);
   __syncthreads();
-  for (int i = thread; i < args.rows * kPairs; i += Traits::kThreads) {
+  multiply_part(args, shared, part, thread / 32 % Traits::kSlices);
+  __syncthreads();
+  for (int i = thread; i < args.rows * kPairs; i += static_cast<int>(blockDim.x)) {
     if (!wanted(i)) continue;
     const int token = i / kPairs;
     const int n = first + 2 * (i % kPairs);
@@ -148,10 +156,9 @@ __global__ void __launch_bounds__(Traits::kThreads, 1)
       factors = load_factors(epilogue, n);
       before = load_before(epilogue, token, n);
     }
-    const std::uint32_t from = shared.sums(0) + 4 * (token * Traits::kSumStride + 2 * (i % kPairs));
-    float2 total = load_pair(from);
-    for (int part = 1; part < args.parts; ++part) {
-      const float2 sum = load_pair(from + part * Traits::kSumBytes);
+    float2 total = load_pair(shared.sums(0, token) + 8 * (i % kPairs));
+    for (int p = 1; p < args.parts; ++p) {
+      const float2 sum = load_pair(shared.sums(p, token) + 8 * (i % kPairs));
       total = {total.x + sum.x, total.y + sum.y};
     }
     store_outputs(epilogue, token, n, total.x, total.y, factors, before);

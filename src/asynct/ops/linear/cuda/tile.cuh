@@ -9,6 +9,7 @@
 #include "asynct/ops/linear/cuda/args.h"
 #include "asynct/ops/linear/cuda/epilogue.cuh"
 #include "asynct/ops/linear/cuda/policy.h"
+#include "asynct/ops/linear/cuda/tile_store.cuh"
 
 // Products of many rows (sm_90a), bound by the matrix units and by what the L2 gives them.
 //
@@ -37,13 +38,10 @@ struct TileTraits {
   static constexpr int kWeightShare = kOutputs / kTokenBlocks;
   static constexpr int kInputBox = tile_box(kInputShare);
   static constexpr int kWeightBox = tile_box(kWeightShare);
-  /// Columns that a warp turns from its fragments into rows at a time.
-  static constexpr int kSumColumns = kOutputs % 32 == 0 ? 32 : kOutputs % 16 == 0 ? 16 : 8;
-  static constexpr int kSumStride = kSumColumns + 4;  // floats
-  static constexpr int kSumBytes = 16 * kSumStride * 4;
+  static constexpr int kStagedBytes = StagedRows<kOutputs>::kBytes;  // of a warp's results
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int shared_bytes(int stages) {
-    return 1024 + stages * (kStageBytes + 16) + 4 * kGroups * kSumBytes;
+    return 1024 + stages * (kStageBytes + 16) + 4 * kGroups * kStagedBytes;
   }
 };
 
@@ -54,8 +52,8 @@ struct TileShared {
   __device__ std::uint32_t input(int stage) const { return base + stage * Traits::kStageBytes; }
   __device__ std::uint32_t weight(int stage) const { return input(stage) + Traits::kInputBytes; }
   /// Of one of the warps that multiply.
-  __device__ std::uint32_t sums(int warp) const { return input(stages) + warp * Traits::kSumBytes; }
-  __device__ std::uint32_t full(int stage) const { return sums(4 * Traits::kGroups) + 8 * stage; }
+  __device__ std::uint32_t staged(int warp) const { return input(stages) + warp * Traits::kStagedBytes; }
+  __device__ std::uint32_t full(int stage) const { return staged(4 * Traits::kGroups) + 8 * stage; }
   __device__ std::uint32_t free(int stage) const { return full(stages + stage); }
 };
 
@@ -195,7 +193,10 @@ class TileConsumer {
  public:
   __device__ TileConsumer(const TileArgs& args, const Epilogue& epilogue, TileShared<Traits> shared,
                           int group)
-      : args_(args), epilogue_(epilogue), shared_(shared), group_(group) {
+      : args_(args),
+        shared_(shared),
+        group_(group),
+        store_(epilogue, shared.staged(static_cast<int>(threadIdx.x) / 32)) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (lane < TilePlace<Traits>::kNeighbours)
       free_ = cluster_address(shared_.free(0), static_cast<std::uint32_t>(place_.neighbour(lane)));
@@ -203,16 +204,19 @@ class TileConsumer {
 
   __device__ void run() {
     for (TileSequence<Traits> tile(args_); !tile.ended(); tile.next()) {
+      const StorePlace place = {tile.first_token() + 16 * (static_cast<int>(threadIdx.x) / 32),
+                                tile.first_output(), args_.rows, args_.outputs};
+      store_.prepare(place);
       if constexpr (Traits::kParts) {
         for (int part = 0; part < args_.parts; ++part) {
           multiply();
 #pragma unroll
           for (int i = 0; i < kSums; ++i) total_[i] = part == 0 ? sum_[i] : total_[i] + sum_[i];
         }
-        store(total_, tile.first_token(), tile.first_output());
+        store_.store(total_, place);
       } else {
         multiply();
-        store(sum_, tile.first_token(), tile.first_output());
+        store_.store(sum_, place);
       }
     }
   }
@@ -248,50 +252,11 @@ class TileConsumer {
     if (threadIdx.x % 32 < TilePlace<Traits>::kNeighbours) barrier_arrive_cluster(free_ + 8 * stage);
   }
 
-  /// Through shared memory, so that a warp reads and writes whole pieces of rows.
-  __device__ void store(const float (&total)[kSums], int first_token, int first_output) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    const std::uint32_t sums = shared_.sums(warp);
-    const int first_row = first_token + 16 * warp;
-    constexpr int kPairs = Traits::kSumColumns / 2;
-    constexpr int kItems = 16 * kPairs / 32;  // a lane's
-#pragma unroll
-    for (int c = 0; c < Traits::kOutputs / Traits::kSumColumns; ++c) {
-      __syncwarp();
-#pragma unroll
-      for (int j = 0; j < Traits::kSumColumns / 8; ++j)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int i = 4 * (c * Traits::kSumColumns / 8 + j) + 2 * h;
-          store_pair(sums + 4 * ((lane / 4 + 8 * h) * Traits::kSumStride + 8 * j + 2 * (lane % 4)), total[i],
-                     total[i + 1]);
-        }
-      __syncwarp();
-      const int n = first_output + c * Traits::kSumColumns + 2 * (lane % kPairs);
-      if (n >= args_.outputs) continue;
-      const auto factors = load_factors(epilogue_, n);
-      decltype(load_before(epilogue_, 0, 0)) before[kItems];
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const int row = first_row + i * (32 / kPairs) + lane / kPairs;
-        if (row < args_.rows) before[i] = load_before(epilogue_, row, n);
-      }
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const int row = i * (32 / kPairs) + lane / kPairs;
-        const float2 sum = load_pair(sums + 4 * (row * Traits::kSumStride + 2 * (lane % kPairs)));
-        if (first_row + row < args_.rows)
-          store_outputs(epilogue_, first_row + row, n, sum.x, sum.y, factors, before[i]);
-      }
-    }
-  }
-
   const TileArgs& args_;
-  const Epilogue& epilogue_;
   TileShared<Traits> shared_;
   TilePlace<Traits> place_;
   const int group_;
+  TileStore<Traits::kOutputs, Epilogue> store_;
   std::uint32_t free_ = 0;  // a neighbour's first, by lane
   float sum_[kSums];
   float total_[Traits::kParts ? kSums : 1];
