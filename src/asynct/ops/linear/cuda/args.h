@@ -22,16 +22,6 @@ struct StreamArgs {
   bool keeps_input = false;      // for all tiles of a block
 };
 
-struct PanelArgs {
-  CUtensorMap weight;  // dims like StreamArgs'; box: a part's columns of as many rows as the kernel's outputs
-  const std::uint16_t* input = nullptr;
-  std::int64_t input_stride = 0;
-  std::int32_t rows = 0;
-  std::int32_t outputs = 0;
-  std::int32_t steps = 0;  // of 64, in a part of K
-  std::int32_t parts = 1;
-};
-
 struct TileArgs {
   CUtensorMap weight;  // dims like StreamArgs'; box: 64 columns of as many rows as the kernel wants
   CUtensorMap input;   // likewise

@@ -9,11 +9,6 @@
 // The kernels behind run_linear, which checks arguments before. All give the same bits.
 namespace asynct::cuda {
 
-/// For up to 16 rows and weights that panel_fits().
-template <class Epilogue>
-void launch_panel(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                  const Epilogue& epilogue, cudaStream_t stream);
-
 /// For few rows.
 template <class Epilogue>
 void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,

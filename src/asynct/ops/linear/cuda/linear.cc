@@ -71,26 +71,16 @@ LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::i
                                 std::int64_t stride) {
   expect_matrix("weight", weight, outputs, inputs, stride);
   if (outputs % 8 != 0) fail("linear: weight of ", outputs, " outputs, expected a multiple of 8");
-  const std::int32_t parts = linear_parts(outputs, inputs);
-  const std::int32_t panel = panel_outputs(outputs);
-  CUtensorMap panel_map = {};
-  if (panel > 0 && inputs / parts / 64 <= 256)
-    panel_map = matrix_map(weight, outputs, inputs, stride, panel, inputs / parts);
   return {.map = matrix_map(weight, outputs, inputs, stride, kStreamRows, kStreamDepth),
-          .panel_map = panel_map,
           .tile_maps = tile_maps(weight, outputs, inputs, stride),
           .outputs = outputs,
           .inputs = inputs,
-          .parts = parts};
+          .parts = linear_parts(outputs, inputs)};
 }
 
 LinearInput make_linear_input(const void* x, std::int32_t rows, std::int32_t inputs, std::int64_t stride) {
   expect_matrix("input", x, rows, inputs, stride);
-  LinearInput input = {.tile_maps = tile_maps(x, rows, inputs, stride),
-                       .data = static_cast<const std::uint16_t*>(x),
-                       .stride = stride,
-                       .rows = rows,
-                       .inputs = inputs};
+  LinearInput input = {.tile_maps = tile_maps(x, rows, inputs, stride), .rows = rows, .inputs = inputs};
   std::int32_t box = 8;
   for (CUtensorMap& map : input.maps) {
     map = matrix_map(x, rows, inputs, stride, box, kStreamDepth);

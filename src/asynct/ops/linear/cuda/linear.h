@@ -15,9 +15,8 @@ using TileMaps = std::array<CUtensorMap, 5>;
 
 /// A weight as kernels want it, made once; the matrix stays where it is.
 struct LinearWeight {
-  CUtensorMap map;             // the streaming kernel's
-  CUtensorMap panel_map = {};  // the panel kernel's, where it has one (panel_outputs)
-  TileMaps tile_maps;          // the tile kernel's
+  CUtensorMap map;     // the streaming kernel's
+  TileMaps tile_maps;  // the tile kernel's
   std::int32_t outputs = 0;
   std::int32_t inputs = 0;
   std::int32_t parts = 1;  // of K (policy.h): part of the reduction order
@@ -27,8 +26,6 @@ struct LinearWeight {
 struct LinearInput {
   std::array<CUtensorMap, 4> maps;  // the streaming kernel's: boxes of 8, 16, 32, 64 rows
   TileMaps tile_maps;
-  const std::uint16_t* data = nullptr;
-  std::int64_t stride = 0;
   std::int32_t rows = 0;
   std::int32_t inputs = 0;
 };

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 // Sizes that are part of the reduction order, and tiles, which are not.
 //
@@ -23,14 +22,6 @@ constexpr std::int32_t linear_parts(std::int32_t outputs, std::int32_t inputs) {
   if (outputs > 32768) return parts;
   while (parts < kMostParts && inputs / parts > 384 && inputs % (2 * parts * kStreamDepth) == 0) parts *= 2;
   return parts;
-}
-
-/// Weight rows of a block of the panel kernel, so that every multiprocessor has one block; 0: too many rows.
-constexpr std::int32_t panel_outputs(std::int32_t outputs) {
-  constexpr std::int32_t kMultiprocessors = 132;
-  for (const std::int32_t panel : {8, 16, 32, 48})
-    if (outputs <= panel * kMultiprocessors) return panel;
-  return 0;
 }
 
 /// More rows are the tile kernel's. Both give the same bits.

@@ -20,6 +20,9 @@
 // as many other registers: that is the streaming kernel's order, and why a tile is not 128 x 256. The blocks
 // of a cluster lie beside each other in tokens and outputs; each asks for its share of what several of them
 // need on behalf of all, since the L2 could not feed tiles of this size otherwise.
+#ifndef TILE_LAG
+#define TILE_LAG 0
+#endif
 namespace asynct::cuda {
 
 template <int kGroupCount, int kOutputCount, int kTokenBlockCount, int kOutputBlockCount, bool kSumOfParts>
@@ -41,7 +44,7 @@ struct TileTraits {
   static constexpr int kStagedBytes = StagedRows<kOutputs>::kBytes;  // of a warp's results
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int shared_bytes(int stages) {
-    return 1024 + stages * (kStageBytes + 16) + 4 * kGroups * kStagedBytes;
+    return stages * (kStageBytes + 16) + 4 * kGroups * kStagedBytes;
   }
 };
 
@@ -203,22 +206,27 @@ class TileConsumer {
   }
 
   __device__ void run() {
+    if constexpr (Traits::kGroups == 2 && TILE_LAG > 0) {
+      if (group_ == 1) barrier_sync(1, 256);
+    }
     for (TileSequence<Traits> tile(args_); !tile.ended(); tile.next()) {
       const StorePlace place = {tile.first_token() + 16 * (static_cast<int>(threadIdx.x) / 32),
                                 tile.first_output(), args_.rows, args_.outputs};
-      store_.prepare(place);
       if constexpr (Traits::kParts) {
         for (int part = 0; part < args_.parts; ++part) {
+          if (part == args_.parts - 1) store_.prepare(place);
           multiply();
 #pragma unroll
           for (int i = 0; i < kSums; ++i) total_[i] = part == 0 ? sum_[i] : total_[i] + sum_[i];
         }
         store_.store(total_, place);
       } else {
+        store_.prepare(place);
         multiply();
         store_.store(sum_, place);
       }
     }
+    copy_to_global_wait();
   }
 
  private:
@@ -236,6 +244,9 @@ class TileConsumer {
         wgmma::SharedProduct<Traits::kOutputs, 0>::multiply(
             wgmma::advance(input, 32 * k), wgmma::advance(weight, 32 * k), sum_, step > 0 || k > 0);
       wgmma::commit();
+      if constexpr (Traits::kGroups == 2 && TILE_LAG > 0) {
+        if (group_ == 0 && ++done_ == TILE_LAG) barrier_arrive(1, 256);
+      }
       if (step > 0) {
         wgmma::wait<1>();
         release(stage_ == 0 ? shared_.stages - 1 : stage_ - 1);
@@ -262,13 +273,14 @@ class TileConsumer {
   float total_[Traits::kParts ? kSums : 1];
   int stage_ = 0;
   int round_ = 0;
+  int done_ = 0;
 };
 
 template <class Traits, class Epilogue>
 __global__ void __launch_bounds__(Traits::kThreads, 1)
     tile_kernel(const __grid_constant__ TileArgs args, const __grid_constant__ Epilogue epilogue) {
-  extern __shared__ unsigned char memory[];
-  const TileShared<Traits> shared = {(shared_address(memory) + 1023) & ~1023U, args.stages};
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const TileShared<Traits> shared = {shared_address(memory), args.stages};
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (threadIdx.x == 0) {
     launch_dependents();

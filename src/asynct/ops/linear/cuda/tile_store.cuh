@@ -13,86 +13,86 @@
 // tile and the memory sees whole pieces of rows.
 namespace asynct::cuda {
 
-/// 16 rows of kColumns bf16 values in shared memory, a warp's own. Pieces of 16 bytes are exclusive-ored with
-/// the row, so that a column of them meets different banks.
+/// The part of a matrix that a warp's rows stand for; `rows` and `columns` are what it has from there on.
+template <class Element>
+struct Window {
+  Element* data;
+  std::int64_t stride;
+  int rows;
+  int columns;
+  __device__ bool has(int row, int column) const { return row < rows && column < columns; }
+  __device__ Element* at(int row, int column) const { return data + row * stride + column; }
+  __device__ bool whole_pieces() const {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
+  }
+};
+
+/// 16 rows of kColumns bf16 values in shared memory, a warp's own, 16 bytes apart so that 8 of them meet
+/// different banks.
 template <int kColumns>
 struct StagedRows {
-  static constexpr int kRowBytes = 2 * kColumns;
+  static constexpr int kRowBytes = 2 * kColumns + 16;
   static constexpr int kBytes = 16 * kRowBytes;
-  static constexpr int kPieces = kColumns / 8;
-  static constexpr int kMask = kPieces % 8 == 0 ? 7 : kPieces % 4 == 0 ? 3 : kPieces % 2 == 0 ? 1 : 0;
-  static constexpr int kItems = (16 * kPieces + 31) / 32;  // a lane's
+  static constexpr int kPieces = kColumns / 8;  // of 16 bytes
 
   std::uint32_t base;
 
-  __device__ std::uint32_t piece(int row, int piece) const {
-    return base + row * kRowBytes + ((piece ^ (row & kMask)) << 4);
-  }
-  /// For load_matrices and store_matrices: {rows 0-7, rows 8-15} of piece `first`, then of the next.
-  __device__ std::uint32_t matrices(int first) const {
+  __device__ std::uint32_t at(int row, int column) const { return base + row * kRowBytes + 2 * column; }
+  /// For load_matrices and store_matrices: {rows 0-7, rows 8-15} of 8 columns, then of the next 8.
+  __device__ std::uint32_t matrices() const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    return piece(lane % 16, first + lane / 16);
+    return at(lane % 16, lane / 16 * 8);
   }
 
-  /// The part of a matrix that the rows stand for; `rows` and `columns` are what it has from there on.
-  template <class Element>
-  struct Window {
-    Element* data;
-    std::int64_t stride;
-    int rows;
-    int columns;
-    __device__ bool has(int row, int column) const { return row < rows && column < columns; }
-    __device__ Element* at(int row, int column) const { return data + row * stride + column; }
-    __device__ bool whole_pieces() const {
-      return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
-    }
-  };
+  /// Pieces a lane at a time: {row, column}.
+  template <class Function>
+  static __device__ void for_pieces(const Function& function) {
+    constexpr int kWide = kPieces % 8 == 0 ? 8 : kPieces % 4 == 0 ? 4 : kPieces % 2 == 0 ? 2 : 1;
+    constexpr int kHigh = 32 / kWide < 16 ? 32 / kWide : 16;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (lane / kWide >= 16) return;
+#pragma unroll
+    for (int column = 0; column < kPieces; column += kWide)
+#pragma unroll
+      for (int row = 0; row < 16; row += kHigh) function(row + lane / kWide, (column + lane % kWide) * 8);
+  }
 
   /// Asks for the window's values; they are there after copy_async_wait<0>() and __syncwarp().
   __device__ void load(const Window<const std::uint16_t>& from) const {
     const bool whole = from.whole_pieces();
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int item = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-      const int row = item / kPieces;
-      const int column = item % kPieces * 8;
-      if (row >= 16 || !from.has(row, column)) continue;
-      const std::uint32_t to = piece(row, column / 8);
+    for_pieces([&](int row, int column) {
+      if (!from.has(row, column)) return;
       if (whole && column + 8 <= from.columns) {
-        copy_async_16(to, from.at(row, column));
-        continue;
+        copy_async_16(at(row, column), from.at(row, column));
+        return;
       }
-      for (int pair = 0; pair < 8 && column + pair < from.columns; pair += 2)
-        store_shared(to + 2 * pair, __ldcg(reinterpret_cast<const unsigned*>(from.at(row, column + pair))));
-    }
+      for (int i = column; i < column + 8 && i < from.columns; i += 2)
+        store_shared(at(row, i), __ldcg(reinterpret_cast<const unsigned*>(from.at(row, i))));
+    });
     copy_async_commit();
   }
 
-  /// Between __syncwarp()s: writes the window.
+  /// After the warp has written its rows. They are free again after wait_until_read().
   __device__ void store(const Window<std::uint16_t>& to) const {
-    const bool whole = to.whole_pieces();
-    uint4 values[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int item = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-      if (item / kPieces < 16) values[i] = load_shared(piece(item / kPieces, item % kPieces));
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (to.whole_pieces() && (to.columns >= kColumns || to.columns % 8 == 0)) {
+      fence_async_shared();
+      __syncwarp();
+      if (lane < 16 && to.has(lane, 0))
+        copy_to_global(to.at(lane, 0), at(lane, 0), 2 * min(kColumns, to.columns));
+      copy_to_global_commit();
+      return;
     }
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int item = static_cast<int>(threadIdx.x) % 32 + 32 * i;
-      const int row = item / kPieces;
-      const int column = item % kPieces * 8;
-      if (row >= 16 || !to.has(row, column)) continue;
-      if (whole && column + 8 <= to.columns) {
-        *reinterpret_cast<uint4*>(to.at(row, column)) = values[i];
-        continue;
-      }
-      const std::uint32_t words[4] = {values[i].x, values[i].y, values[i].z, values[i].w};
-#pragma unroll
-      for (int pair = 0; pair < 4; ++pair)
-        if (column + 2 * pair < to.columns)
-          *reinterpret_cast<std::uint32_t*>(to.at(row, column + 2 * pair)) = words[pair];
-    }
+    __syncwarp();
+    for_pieces([&](int row, int column) {
+      for (int i = column; i < column + 8; i += 2)
+        if (to.has(row, i)) *reinterpret_cast<std::uint32_t*>(to.at(row, i)) = load_shared_4(at(row, i));
+    });
+  }
+
+  __device__ void wait_until_read() const {
+    copy_to_global_wait_read();
+    __syncwarp();
   }
 };
 
@@ -115,16 +115,16 @@ class TileStore<kOutputs, StoreBf16> {
   __device__ TileStore(const StoreBf16& to, std::uint32_t staged) : to_(to), staged_{staged} {}
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
-    __syncwarp();
+    staged_.wait_until_read();
+    const std::uint32_t matrices = staged_.matrices();
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; j += 2) {
       std::uint32_t words[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         words[i] = pack<__nv_bfloat16>(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
-      store_matrices(staged_.matrices(j), words);
+      store_matrices(matrices + 16 * j, words);
     }
-    __syncwarp();
     staged_.store(
         {to_.out + at.row * to_.stride + at.output, to_.stride, at.rows - at.row, at.outputs - at.output});
   }
@@ -166,14 +166,14 @@ class TileStore<kOutputs, StoreReglu> {
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    __syncwarp();
+    staged_.wait_until_read();
+    const std::uint32_t to = staged_.at(lane / 4, lane % 4);
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h)
-        store_shared(staged_.piece(lane / 4 + 8 * h, j / 2) + j % 2 * 8 + 2 * (lane % 4),
+        store_shared(to + 8 * h * StagedRows<kOutputs / 2>::kRowBytes + 8 * j,
                      reglu(sums[4 * j + 2 * h], sums[4 * j + 2 * h + 1]));
-    __syncwarp();
     staged_.store({to_.out + at.row * to_.stride + at.output / 2, to_.stride, at.rows - at.row,
                    (at.outputs - at.output) / 2});
   }
@@ -190,7 +190,7 @@ class TileStore<kOutputs, AddResidual> {
   __device__ TileStore(const AddResidual& to, std::uint32_t staged) : to_(to), staged_{staged} {}
 
   __device__ void prepare(const StorePlace& at) {
-    __syncwarp();
+    staged_.wait_until_read();
     staged_.load({to_.residual + at.row * to_.residual_stride + at.output, to_.residual_stride,
                   at.rows - at.row, at.outputs - at.output});
   }
@@ -199,30 +199,29 @@ class TileStore<kOutputs, AddResidual> {
     __syncwarp();
     const int rows = at.rows - at.row;
     const int columns = at.outputs - at.output;
+    const std::uint32_t matrices = staged_.matrices();
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; j += 2) {
       std::uint32_t words[4];
-      load_matrices(words, staged_.matrices(j));
+      load_matrices(words, matrices + 16 * j);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         words[i] = add_to(to_, sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1], norm_of(to_.post, at, j + i / 2),
                           unpack<__nv_bfloat16>(words[i]));
-      store_matrices(staged_.matrices(j), words);
+      store_matrices(matrices + 16 * j, words);
     }
-    __syncwarp();
     staged_.store(
         {to_.residual + at.row * to_.residual_stride + at.output, to_.residual_stride, rows, columns});
     if (to_.next_input == nullptr) return;
-    __syncwarp();
+    staged_.wait_until_read();
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; j += 2) {
       std::uint32_t words[4];
-      load_matrices(words, staged_.matrices(j));
+      load_matrices(words, matrices + 16 * j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) words[i] = next_of(to_, words[i], norm_of(to_.next, at, j + i / 2));
-      store_matrices(staged_.matrices(j), words);
+      store_matrices(matrices + 16 * j, words);
     }
-    __syncwarp();
     staged_.store({to_.next_input + at.row * to_.next_stride + at.output, to_.next_stride, rows, columns});
   }
 
