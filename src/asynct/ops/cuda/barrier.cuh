@@ -65,11 +65,6 @@ __device__ inline void store_shared(std::uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
-__device__ inline std::uint32_t load_shared_4(std::uint32_t from) {
-  std::uint32_t v;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from));
-  return v;
-}
 __device__ inline uint2 load_shared_8(std::uint32_t from) {
   uint2 v;
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from));

@@ -26,19 +26,4 @@ __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kNewest) : "memory");
 }
 
-/// From shared to global memory by the copy engine, a multiple of 16 bytes. What threads wrote there needs
-/// fence_async_shared and a barrier before. Groups are the thread's, as above; commit() may close an empty
-/// one.
-__device__ inline void copy_to_global(void* to, std::uint32_t from, std::uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
-               : "memory");
-}
-__device__ inline void copy_to_global_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Returns when all of the thread's copies have read their source.
-__device__ inline void copy_to_global_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-/// Returns when all of the thread's copies are done.
-__device__ inline void copy_to_global_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
 }  // namespace asynct::cuda

@@ -30,9 +30,9 @@ struct TileArgs {
   std::int32_t steps = 0;  // of 64, in a part of K
   std::int32_t parts = 1;
   std::int32_t stages = 2;
-  std::int32_t group = 1;         // of token tiles that go through all weights together
-  std::int32_t token_tiles = 0;   // of a cluster
-  std::int32_t output_tiles = 0;  // of a cluster
+  std::int32_t group = 1;  // of token tiles that go through all weights together
+  std::int32_t token_tiles = 0;
+  std::int32_t output_tiles = 0;
 };
 
 // What becomes of the sums. Row strides are in elements and even, pointers aligned to 8 bytes; bf16 tensors

@@ -98,10 +98,13 @@ void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t r
   std::visit(
       [&](const auto& to) {
         expect_epilogue(to, weight.outputs);
-        if (rows <= kMostStreamRows)
+        const LinearTile* const tile = linear_tile(rows, weight.outputs, weight.inputs);
+        if (tile == nullptr)
           launch_stream(weight, x, rows, to, stream);
+        else if (tile->slices)
+          launch_slices(*tile, weight, x, rows, to, stream);
         else
-          launch_tiles(weight, x, rows, to, stream);
+          launch_tiles(*tile, weight, x, rows, to, stream);
       },
       epilogue);
 }

@@ -98,17 +98,35 @@ struct Output {
   DeviceBuffer<Element> buffer;
 };
 
-enum class Kernel { chosen, stream, tiles };
+/// By a tile of kLinearTiles; null: the streaming kernel.
+template <class Epilogue>
+void launch(const LinearTile* tile, const Product& product, const LinearInput& x, std::int32_t rows,
+            const Epilogue& epilogue) {
+  if (tile == nullptr)
+    launch_stream(product.plan, x, rows, epilogue, nullptr);
+  else if (tile->slices)
+    launch_slices(*tile, product.plan, x, rows, epilogue, nullptr);
+  else
+    launch_tiles(*tile, product.plan, x, rows, epilogue, nullptr);
+}
 
-Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows,
-              Kernel kernel = Kernel::chosen) {
+Bits multiply(const Product& product, std::int32_t first_row, std::int32_t rows) {
   const Output<std::uint16_t> out(rows, product.weight.rows, 1);
-  const StoreBf16 store = {.out = out.buffer.data(), .stride = out.stride};
-  const LinearInput x = product.rows_from(first_row);
-  if (kernel == Kernel::chosen) run_linear(product.plan, x, rows, store, nullptr);
-  if (kernel == Kernel::stream) launch_stream(product.plan, x, rows, store, nullptr);
-  if (kernel == Kernel::tiles) launch_tiles(product.plan, x, rows, store, nullptr);
+  run_linear(product.plan, product.rows_from(first_row), rows,
+             StoreBf16{.out = out.buffer.data(), .stride = out.stride}, nullptr);
   return out.finished();
+}
+
+Bits multiply_by(const LinearTile* tile, const Product& product, std::int32_t first_row, std::int32_t rows,
+                 int gap) {
+  const Output<std::uint16_t> out(rows, product.weight.rows, gap);
+  launch(tile, product, product.rows_from(first_row), rows,
+         StoreBf16{.out = out.buffer.data(), .stride = out.stride});
+  return out.finished();
+}
+
+std::string name_of(const LinearTile& tile) {
+  return std::to_string(tile.tokens) + " x " + std::to_string(tile.outputs) + (tile.slices ? " slices" : "");
 }
 
 void expect_close(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
@@ -132,9 +150,9 @@ std::vector<double> values_of(const Bits& bits) {
 Product random_product(Random& random) {
   const int inputs = pick_of(random, {64, 128, 192, 256, 384, 448, 512, 1024, 3072});
   const int outputs = 8 * pick_of(random, {1, 3, 7, 8, 9, 16, 25, 64, 128, 129});
-  const int border = pick_of(random, {1, 8, 16, 32, 64, 128, 256, 300});
+  const int border = pick_of(random, {1, 8, 16, 32, 64, 128, 256, 300, 500});
   const int most = 60'000'000 / inputs / outputs;
-  return {random, std::clamp(border + pick(random, -1, 1), 1, std::min(300, most)), outputs, inputs};
+  return {random, std::clamp(border + pick(random, -1, 1), 1, std::min(500, most)), outputs, inputs};
 }
 
 class LinearRandom : public ::testing::TestWithParam<int> {};
@@ -239,7 +257,7 @@ TEST(LinearBits, do_not_depend_on_the_rows_beside) {
   Random random(11);
   for (const auto& [outputs, inputs] : kShapes) {
     const Product product(random, 300, outputs, inputs);
-    const Bits all = multiply(product, 0, 300, Kernel::stream);
+    const Bits all = multiply_by(nullptr, product, 0, 300, 1);
     for (const int rows : {1, 2, 7, 8, 9, 16, 17, 32, 64, 65, 128, 129, 200}) {
       const int first = pick(random, 0, 300 - rows);
       const Bits some = multiply(product, first, rows);
@@ -249,16 +267,75 @@ TEST(LinearBits, do_not_depend_on_the_rows_beside) {
   }
 }
 
-TEST(LinearBits, do_not_depend_on_the_kernel) {
+TEST(LinearBits, do_not_depend_on_the_tile) {
   Random random(15);
   for (const auto& [outputs, inputs] : kShapes) {
     const Product product(random, 600, outputs, inputs);
-    const Bits all = multiply(product, 0, 600, Kernel::stream);
-    for (const int rows : {1, 127, 128, 257, 600}) {
-      const int first = pick(random, 0, 600 - rows);
-      const Bits some = multiply(product, first, rows, Kernel::tiles);
-      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + std::ptrdiff_t{first} * outputs))
-          << rows << " rows, " << outputs << " x " << inputs;
+    const Bits all = multiply_by(nullptr, product, 0, 600, 1);
+    for (const LinearTile& tile : kLinearTiles) {
+      if (!tile.suits(product.plan.parts)) continue;
+      for (const int rows : {1, 63, 128, 257, 600}) {
+        const int first = pick(random, 0, 600 - rows);
+        // Rows 16 bytes apart, where whole pieces are written, and not.
+        const Bits some = multiply_by(&tile, product, first, rows, rows % 2 == 0 ? 4 : 1);
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + std::ptrdiff_t{first} * outputs))
+            << rows << " rows, " << outputs << " x " << inputs << ", tile " << name_of(tile);
+      }
+    }
+  }
+}
+
+/// What a product leaves behind with an epilogue, by the tile.
+template <class Element>
+std::vector<Element> left_by(const LinearTile* tile, const Product& product, std::int32_t columns, int gap,
+                             const std::function<void(const Output<Element>& out)>& launch_into) {
+  const Output<Element> out(product.x.rows, columns, gap);
+  launch_into(out);
+  SCOPED_TRACE(tile == nullptr ? "streaming" : name_of(*tile));
+  return out.finished();
+}
+
+TEST(LinearBits, of_every_epilogue_do_not_depend_on_the_tile) {
+  Random random(16);
+  for (const auto& [outputs, inputs] :
+       std::vector<std::pair<int, int>>{{328, 512}, {344, 1024}, {1024, 384}, {40000, 64}}) {
+    const std::int32_t rows = 150;
+    const Product product(random, rows, outputs, inputs);
+    const LinearInput x = product.rows_from(0);
+    const TestNorm post(random, outputs, true);
+    const TestNorm next(random, outputs, false);
+    for (const int gap : {1, 4}) {  // of 2 elements: rows on 4 bytes, on 16
+      const TestMatrix start(random, rows, outputs, 1, 1);
+      const auto results = [&](const LinearTile* tile) {
+        const auto floats = left_by<float>(tile, product, outputs, gap, [&](const Output<float>& out) {
+          launch(tile, product, x, rows, StoreFloat{.out = out.buffer.data(), .stride = out.stride});
+        });
+        Bits bits(2 * floats.size());
+        std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
+        const Bits neurons =
+            left_by<std::uint16_t>(tile, product, outputs / 2, gap, [&](const Output<std::uint16_t>& out) {
+              launch(tile, product, x, rows, StoreReglu{.out = out.buffer.data(), .stride = out.stride});
+            });
+        const Output<std::uint16_t> sums(rows, outputs, gap);
+        check(cudaMemcpy2D(sums.buffer.data(), at(2 * sums.stride), start.device.data(), at(2 * start.stride),
+                           at(2 * outputs), at(rows), cudaMemcpyDeviceToDevice),
+              "cudaMemcpy2D");
+        const Bits inputs_of_next =
+            left_by<std::uint16_t>(tile, product, outputs, gap, [&](const Output<std::uint16_t>& out) {
+              launch(tile, product, x, rows,
+                     AddResidual{sums.buffer.data(), sums.stride, out.buffer.data(), out.stride, post.view,
+                                 next.view});
+            });
+        for (const Bits& more : {neurons, inputs_of_next, sums.finished()})
+          bits.insert(bits.end(), more.begin(), more.end());
+        return bits;
+      };
+      const Bits want = results(nullptr);
+      for (const LinearTile& tile : kLinearTiles)
+        if (tile.suits(product.plan.parts)) {
+          EXPECT_TRUE(results(&tile) == want)
+              << outputs << " x " << inputs << ", tile " << name_of(tile) << ", gap " << gap;
+        }
     }
   }
 }

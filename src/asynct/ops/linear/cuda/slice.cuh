@@ -1,9 +1,6 @@
 #pragma once
 
-#include <utility>
-
 #include "asynct/ops/cuda/barrier.cuh"
-#include "asynct/ops/cuda/cluster.cuh"
 #include "asynct/ops/cuda/copy_async.cuh"
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/tma.cuh"
@@ -23,10 +20,10 @@
 // before has ended.
 namespace asynct::cuda {
 
-template <int kOutputCount, int kGroupCount>
+template <int kOutputCount>
 struct SliceTraits {
   static constexpr int kOutputs = kOutputCount;  // of a tile
-  static constexpr int kGroups = kGroupCount;    // warpgroups that multiply
+  static constexpr int kGroups = kSliceGroups;
   static constexpr int kTokens = 64;
   static constexpr int kInputBytes = kTokens * 128;
   static constexpr int kWeightBytes = kOutputs * 128;
@@ -37,8 +34,9 @@ struct SliceTraits {
   static constexpr int kProducer = 128 * kGroups;  // a thread of the last warp
   static constexpr int kThreads = kProducer + 32;
   static constexpr int shared_bytes(int stages, int parts) {
-    return 1024 + stages * (kStageBytes + 16) + parts * kSumBytes;
+    return stages * (kStageBytes + 16) + parts * kSumBytes;
   }
+  static_assert(shared_bytes(2 * kGroups, kMostParts) <= 232448, "two stages a warpgroup at least");
 };
 
 template <class Traits>
@@ -142,8 +140,8 @@ __device__ inline void slice_multiply(const TileArgs& args, const SliceShared<Tr
 template <class Traits, class Epilogue>
 __global__ void __launch_bounds__(Traits::kThreads)
     slice_kernel(const __grid_constant__ TileArgs args, const __grid_constant__ Epilogue epilogue) {
-  extern __shared__ unsigned char memory[];
-  const SliceShared<Traits> shared = {(shared_address(memory) + 1023) & ~1023U, args.stages, args.parts};
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const SliceShared<Traits> shared = {shared_address(memory), args.stages, args.parts};
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == Traits::kProducer) {
     launch_dependents();

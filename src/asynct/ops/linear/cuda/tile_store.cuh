@@ -72,26 +72,23 @@ struct StagedRows {
     copy_async_commit();
   }
 
-  /// After the warp has written its rows. They are free again after wait_until_read().
+  /// Of rows that all lanes have written; the warp may write them again at once.
   __device__ void store(const Window<std::uint16_t>& to) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (to.whole_pieces() && (to.columns >= kColumns || to.columns % 8 == 0)) {
-      fence_async_shared();
-      __syncwarp();
-      if (lane < 16 && to.has(lane, 0))
-        copy_to_global(to.at(lane, 0), at(lane, 0), 2 * min(kColumns, to.columns));
-      copy_to_global_commit();
-      return;
-    }
     __syncwarp();
+    const bool whole = to.whole_pieces();
     for_pieces([&](int row, int column) {
-      for (int i = column; i < column + 8; i += 2)
-        if (to.has(row, i)) *reinterpret_cast<std::uint32_t*>(to.at(row, i)) = load_shared_4(at(row, i));
+      const uint4 v = load_shared(at(row, column));
+      if (!to.has(row, column)) return;
+      if (whole && column + 8 <= to.columns) {
+        *reinterpret_cast<uint4*>(to.at(row, column)) = v;
+        return;
+      }
+      const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (column + 2 * i < to.columns)
+          *reinterpret_cast<std::uint32_t*>(to.at(row, column + 2 * i)) = words[i];
     });
-  }
-
-  __device__ void wait_until_read() const {
-    copy_to_global_wait_read();
     __syncwarp();
   }
 };
@@ -115,7 +112,6 @@ class TileStore<kOutputs, StoreBf16> {
   __device__ TileStore(const StoreBf16& to, std::uint32_t staged) : to_(to), staged_{staged} {}
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
-    staged_.wait_until_read();
     const std::uint32_t matrices = staged_.matrices();
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; j += 2) {
@@ -166,7 +162,6 @@ class TileStore<kOutputs, StoreReglu> {
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    staged_.wait_until_read();
     const std::uint32_t to = staged_.at(lane / 4, lane % 4);
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; ++j)
@@ -190,7 +185,6 @@ class TileStore<kOutputs, AddResidual> {
   __device__ TileStore(const AddResidual& to, std::uint32_t staged) : to_(to), staged_{staged} {}
 
   __device__ void prepare(const StorePlace& at) {
-    staged_.wait_until_read();
     staged_.load({to_.residual + at.row * to_.residual_stride + at.output, to_.residual_stride,
                   at.rows - at.row, at.outputs - at.output});
   }
@@ -213,7 +207,6 @@ class TileStore<kOutputs, AddResidual> {
     staged_.store(
         {to_.residual + at.row * to_.residual_stride + at.output, to_.residual_stride, rows, columns});
     if (to_.next_input == nullptr) return;
-    staged_.wait_until_read();
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; j += 2) {
       std::uint32_t words[4];
