@@ -9,6 +9,8 @@ from asynct import torch_ops
 def attend(q, keys, values, params):
     """q [rows, H, D], the last rows of a sequence with keys and values [context, Hk, D]; all of them as stored."""
     rows, heads, _ = q.shape
+    if rows == 0:
+        return q.double()
     context, kv_heads, _ = keys.shape
     group = heads // kv_heads
     q, keys, values = q.double(), keys.double(), values.double()

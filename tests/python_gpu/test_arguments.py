@@ -78,12 +78,12 @@ def test_outputs(step, factors):
 
 def test_a_step_that_prefill_refuses_is_not_half_launched():
     """Of a step of both kinds what one kernel does not take is refused before the other is launched."""
-    step = Step([1, 30], [40, 30], page=8)
+    step = Step([1, 30], [40, 30], 6, 2)
     wrapper = BatchAttention(step.kv_layout)
     wrapper.plan_block_table(*step.lengths, *step.shape)
     out = torch.full_like(step.q, 3.0)
-    with pytest.raises(ValueError, match="blocks of 8 tokens"):
-        wrapper.run(step.q, step.cache, make_factors(make_params(8)), out=out)
+    with pytest.raises(ValueError, match="3 query heads a KV head"):
+        wrapper.run(step.q, step.cache, make_factors(make_params(6)), out=out)
     assert (out == 3).all()
 
 
@@ -96,7 +96,7 @@ def test_run_before_plan(step, factors):
     ("change", "error", "words"),
     (
         ({"query_start": [0, 1, 2]}, ValueError, "query_start: 3 entries for 3 sequences"),
-        ({"query_start": [0, 1, 2, 8]}, ValueError, "6 query rows of sequence 2, expected at most 8"),
+        ({"query_start": [0, 1, 2, 12]}, ValueError, "10 query rows of sequence 2, expected at most 8"),
         ({"context_length": [40, 0, 700]}, ValueError, "context_length: 0 of sequence 1"),
         ({"context_length": [40, 16, 10**5]}, ValueError, "context_length: 100000 of sequence 2"),
         ({"context_length": torch.zeros(3)}, TypeError, "context_length: dtype torch.float32"),

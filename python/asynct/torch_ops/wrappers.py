@@ -51,8 +51,10 @@ class _Plan:
     def _set_table(self, table, page_size):
         """Whether it is another tensor than before. Comes before the units: they arrive by a copy, which a decode kernel
         that begins early waits for, and then so does what lies before them in the stream."""
+        if table.device.type == "cpu":
+            table = table.pin_memory().to(self.device, non_blocking=True)
         if self.limits is None:
-            self.table = table.to(self.device) if table.device.type == "cpu" else table
+            self.table = table
             return True
         pages = -(-self.limits[3] // page_size)  # no sequence has more, however wide the table is
         made = self.table is None
