@@ -20,7 +20,7 @@ def test_without_the_extension_it_says_what_is_missing(root):
     """In a process of its own, which finds none even where one was built."""
     code = """
 import sys
-sys.modules["asynct.torch_ops._C"] = None
+sys.modules |= {"asynct.torch_ops._C": None, "asynct.torch_ops.built._C": None}
 from asynct import torch_ops
 try:
     torch_ops.attention_factors([1.0], scale=1.0, device="cpu")
@@ -30,7 +30,7 @@ except ImportError as error:
     environment = {"PYTHONPATH": str(root / "python")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "asynct.torch_ops: its extension _C cannot be loaded" in done.stdout
+    assert "asynct.torch_ops: its extension cannot be loaded" in done.stdout
     assert "pip install ./python" in done.stdout
 
 
@@ -106,6 +106,8 @@ def test_meta_tensors_have_the_shapes():
     assert torch_ops.dyht(wide, one, one).shape == wide.shape
     gate, up = wide.chunk(2, -1)
     assert torch_ops.reglu(gate, up).stride() == (256, 1)
+    with pytest.raises(ValueError, match=r"up: shape \[5, 128\], expected \[5, 256\]"):
+        torch_ops.reglu(gate, up[:, :128])
 
 
 def test_a_layer_is_traced_whole():
@@ -129,6 +131,22 @@ def test_a_layer_is_traced_whole():
     called = [str(node.target) for node in graphs[0].graph.nodes if node.op == "call_function"]
     for name in ("dyht", "paged_attention", "reglu"):
         assert any(name in target for target in called), called
+
+
+def test_gradients_are_refused():
+    with torch.device("meta"):
+        x, one = torch.empty(5, 512, **BF16), torch.empty(1)
+    q, kv = x.view(5, 8, 64).requires_grad_(), torch.empty(3, 16, 2, 64, device="meta", **BF16)
+    calls = (
+        lambda: torch_ops.dyht(x.detach(), one.requires_grad_(), one),
+        lambda: torch_ops.reglu(x.requires_grad_(), x),
+        lambda: torch.ops.asynct.paged_attention(q, kv, kv, torch.empty(8, 4), 1, 3, True, 64.0, True),
+    )
+    for call in calls:
+        with pytest.raises(RuntimeError, match="asynct.torch_ops: no gradients"):
+            call()
+        with torch.no_grad():
+            assert not call().requires_grad
 
 
 def test_plans_are_found_by_number_and_forgotten():

@@ -162,6 +162,7 @@ def test_row_operators():
         (lambda: dyht(x, one, torch.ones(32, device="cuda")), ValueError, r"gamma: shape \[32\]"),
         (lambda: dyht(x, one, one.cpu()), ValueError, "gamma: on the CPU"),
         (lambda: reglu(x, x[:, :32]), ValueError, r"up: shape \[4, 32\], expected \[4, 64\]"),
+        (lambda: reglu(x, x.repeat(1, 2)[:, :64]), ValueError, "up: rows are 128 apart, expected 64"),
         (lambda: reglu(x, x.half()), TypeError, "up: dtype fp16, expected bf16"),
     ):
         with pytest.raises(error, match=words):

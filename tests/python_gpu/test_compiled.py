@@ -119,6 +119,27 @@ def test_a_captured_launch_runs_later_plans(kind):
         assert (out[len(step.q) :] == 7).all()  # units without rows write nothing
 
 
+def test_the_compilers_own_graphs_run_later_plans():
+    torch._dynamo.reset()
+    factors = make_factors(make_params(8))
+    wrapper = BatchDecodeWithPagedKVCacheWrapper("KV_NHD", use_cuda_graph=True, max_batch_size=4, max_context=5000)
+    cache = torch.full((2, 1200, 16, 4, 128), torch.nan, dtype=torch.bfloat16, device="cuda")
+    torch._dynamo.mark_static_address(cache)  # else each call copies it
+
+    @torch.compile(fullgraph=True, mode="reduce-overhead")
+    def layer(q):
+        return wrapper.run(q * 0.5, cache, factors) + 1
+
+    with torch.no_grad():
+        for seed in range(6):  # the first calls warm up and capture
+            step = Step([1] * 4, [5 + seed, 1024 - seed, 2000 + 500 * seed, 1], seed=seed)
+            cache[:, : step.cache.shape[1]] = step.cache
+            wrapper.plan_block_table(*step.lengths, *step.shape)
+            torch.compiler.cudagraph_mark_step_begin()
+            got = layer(step.q).clone()
+            assert torch.equal(got, wrapper.run(step.q * 0.5, cache, factors) + 1)
+
+
 def test_run_allocates_its_output_and_nothing_else():
     step = Step([1, 1, 64], [40, 3000, 64])
     factors = make_factors(make_params(8))

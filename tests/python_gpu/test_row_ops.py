@@ -18,7 +18,7 @@ def test_dyht(shape, dtype):
         linear = alpha.double() * x.double() + (0 if beta is None else beta.double())
         want = gamma.double() * linear.clamp(-0.7, 0.4)
         assert y.dtype == dtype and y.shape == x.shape
-        torch.testing.assert_close(y.double(), want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] / 8)
+        torch.testing.assert_close(y.double(), want, rtol=TOLERANCE[dtype], atol=2**-22)
 
 
 @pytest.mark.parametrize("dtype", sorted(TOLERANCE, key=str))
@@ -27,13 +27,6 @@ def test_reglu(dtype):
     gate_up = torch.randn(37, 1024, device="cuda").to(dtype)
     gate, up = gate_up.chunk(2, -1)  # halves of one row, as a product leaves them
     want = gate.double().relu() * up.double()
-    torch.testing.assert_close(reglu(gate, up).double(), want, rtol=TOLERANCE[dtype], atol=0)
+    torch.testing.assert_close(reglu(gate, up).double(), want, rtol=TOLERANCE[dtype], atol=2**-24)
     closed = torch.where(gate > 0, gate, -1)
     assert (reglu(closed, torch.full_like(up, torch.inf))[gate <= 0] == 0).all()
-
-
-def test_gradients_are_refused():
-    x = torch.ones(4, 64, device="cuda", requires_grad=True)
-    y = dyht(x, torch.ones(1, device="cuda"), torch.ones(1, device="cuda"))
-    with pytest.raises(RuntimeError):
-        y.sum().backward()

@@ -7,11 +7,14 @@ import importlib
 
 @functools.cache
 def extension():
-    """The module _C; ImportError with what to do where it was not built."""
-    try:
-        return importlib.import_module("asynct.torch_ops._C")
-    except ImportError as error:
-        raise ImportError(
-            f"asynct.torch_ops: its extension _C cannot be loaded ({error}). It is built by `pip install ./python` where "
-            "nvcc 13 is, or in place by `cmake -DASYNCT_PYTHON=ON` and its target asynct_torch_ops."
-        ) from error
+    """The module _C of a wheel, or the one that CMake left in built/; ImportError with what to do where there is none."""
+    problems = []
+    for name in ("asynct.torch_ops._C", "asynct.torch_ops.built._C"):
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            problems.append(str(error))
+    raise ImportError(
+        f"asynct.torch_ops: its extension cannot be loaded ({'; '.join(problems)}). It is built by `pip install ./python` "
+        "where nvcc 13 is, or in place by `cmake -DASYNCT_PYTHON=ON` and its target asynct_torch_ops."
+    )

@@ -1,12 +1,12 @@
 """The kernels as operators of torch, with their shapes for tracing: torch.compile takes them whole, and in eager mode
 nothing lies between a call and its launch but the checks. No gradients."""
 
-import contextlib
 import itertools
 import math
 import weakref
 
 import torch
+from torch.utils.dlpack import to_dlpack  # a tenth of what Tensor.__dlpack__ takes, which an extension would call
 
 from asynct.torch_ops.extension import extension
 
@@ -31,32 +31,30 @@ def _define(schema, kernel, fake):
     name = schema.partition("(")[0]
     _library.define(schema, tags=_tags)
     _library.impl(name, kernel, "CompositeExplicitAutograd")
+    _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"asynct::{name}", fake, lib=_library)
 
 
-def _device(tensor):
-    """The tensor's device made current, as DLPack asks for; one that is current costs nothing."""
-    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
-        return contextlib.nullcontext()
-    return torch.cuda.device(tensor.device)
+def _expect_no_gradients(*tensors):
+    """A gradient must not be lost in silence."""
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        raise RuntimeError("asynct.torch_ops: no gradients, expected a call under torch.no_grad() or inference_mode()")
 
 
 def _stream(tensor):
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
 
-def _data(tensor):
-    return tensor.detach() if tensor.requires_grad else tensor
-
-
 def _paged_attention_out(query, key, value, factors, plan, pool_size, pool_relu, most, plain, out):
+    _expect_no_gradients(query, key, value, factors)
     planned = _plans.get(plan)
     if planned is None or planned.step is None:
         raise RuntimeError("paged_attention: run before plan" if planned else "paged_attention: its wrapper is gone")
-    tensors = (_data(tensor) for tensor in (query, key, value, factors, out))
     floor = 0.0 if pool_relu else -math.inf
-    with _device(query):
-        planned.step.run(*tensors, pool_size, floor, most, plain, planned.one_launch, _stream(query))
+    planned.step.run(
+        to_dlpack(query), to_dlpack(key), to_dlpack(value), to_dlpack(factors), to_dlpack(out), pool_size, floor, most,
+        plain, planned.one_launch, _stream(query),
+    )  # fmt: skip
 
 
 def _paged_attention(query, *arguments):
@@ -65,35 +63,51 @@ def _paged_attention(query, *arguments):
     return out
 
 
-def _same(query, *_arguments):
+def _fake_paged_attention(query, key, value, factors, *_arguments):
+    _expect_no_gradients(query, key, value, factors)
     return torch.empty(query.shape, dtype=query.dtype, device=query.device)
+
+
+def _fake_paged_attention_out(query, key, value, factors, *_arguments):
+    _expect_no_gradients(query, key, value, factors)
 
 
 _ATTENTION = (
     "Tensor query, Tensor key, Tensor value, Tensor factors, SymInt plan, int pool_size, bool pool_relu, float most, "
     "bool plain"
 )
-_define(f"paged_attention({_ATTENTION}) -> Tensor", _paged_attention, _same)
-_define(f"paged_attention_out({_ATTENTION}, Tensor(a!) out) -> ()", _paged_attention_out, lambda *_arguments: None)
+_define(f"paged_attention({_ATTENTION}) -> Tensor", _paged_attention, _fake_paged_attention)
+_define(f"paged_attention_out({_ATTENTION}, Tensor(a!) out) -> ()", _paged_attention_out, _fake_paged_attention_out)
 
 
 def _dyht(x, alpha, gamma, beta, low, high):
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    rows = _data(x).reshape(-1, x.shape[-1])
-    with _device(x):
-        extension().dyht(
-            rows, y.view(rows.shape), _data(alpha), _data(gamma), None if beta is None else _data(beta), low, high, _stream(x)
-        )
+    y = _fake_dyht(x, alpha, gamma, beta, low, high)
+    shape = (-1, x.shape[-1]) if x.numel() > 0 else (0, x.shape[-1])
+    rows, into = to_dlpack(x.reshape(shape)), to_dlpack(y.view(shape))
+    shift = None if beta is None else to_dlpack(beta)
+    extension().dyht(rows, into, to_dlpack(alpha), to_dlpack(gamma), shift, low, high, _stream(x))
     return y
 
 
+def _fake_dyht(x, alpha, gamma, beta, low, high):
+    _expect_no_gradients(x, alpha, gamma, beta)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
 def _reglu(gate, up):
-    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-    rows = (-1, gate.shape[-1])
-    with _device(gate):
-        extension().reglu(_data(gate).reshape(rows), _data(up).reshape(rows), out.view(rows), _stream(gate))
+    out = _fake_reglu(gate, up)
+    shape = (-1, gate.shape[-1]) if gate.numel() > 0 else (0, gate.shape[-1])
+    rows = (to_dlpack(tensor.reshape(shape)) for tensor in (gate, up, out))
+    extension().reglu(*rows, _stream(gate))
     return out
 
 
-_define("dyht(Tensor x, Tensor alpha, Tensor gamma, Tensor? beta, float low, float high) -> Tensor", _dyht, _same)
-_define("reglu(Tensor gate, Tensor up) -> Tensor", _reglu, _same)
+def _fake_reglu(gate, up):
+    _expect_no_gradients(gate, up)
+    if gate.shape != up.shape:
+        raise ValueError(f"up: shape {list(up.shape)}, expected {list(gate.shape)} as gate's")
+    return torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+
+
+_define("dyht(Tensor x, Tensor alpha, Tensor gamma, Tensor? beta, float low, float high) -> Tensor", _dyht, _fake_dyht)
+_define("reglu(Tensor gate, Tensor up) -> Tensor", _reglu, _fake_reglu)

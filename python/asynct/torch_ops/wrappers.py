@@ -1,6 +1,7 @@
 """plan and run, by FlashInfer's names. No workspace is asked for: a wrapper's buffers grow with its plans."""
 
 import torch
+from torch.utils.dlpack import to_dlpack
 
 from asynct.torch_ops.extension import extension
 from asynct.torch_ops.layouts import LAYOUTS, block_table_of_pages, host_ints, paged_kv_views
@@ -39,8 +40,9 @@ class _Plan:
             changed |= self._set_table(block_table, shape[3])
             changed |= self._set_units(step)
             if changed:
-                names = ("units", "table", "partial", "arrived", "span_sums")
-                step.set_memory(*(self.table if name == "table" else self.buffers[name] for name in names))
+                buffers = {**self.buffers, "block_table": self.table}
+                names = ("units", "block_table", "partial", "arrived", "span_sums")
+                step.set_memory(*(to_dlpack(buffers[name]) for name in names))
 
     def _check_limits(self, table, shape):
         if self.shape is not None and shape != self.shape:
