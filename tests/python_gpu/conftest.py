@@ -6,7 +6,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 try:
-    import asynct.torch_ops  # noqa: F401: one that is installed comes first
+    import asynct.torch_ops  # noqa: F401  (one that is installed comes first)
 except ImportError:
     sys.path.insert(0, str(ROOT / "python"))
 

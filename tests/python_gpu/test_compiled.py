@@ -2,7 +2,13 @@
 
 import pytest
 import torch
-from asynct.torch_ops import BatchAttention, BatchDecodeWithPagedKVCacheWrapper, BatchPrefillWithPagedKVCacheWrapper, dyht, reglu
+from asynct.torch_ops import (
+    BatchAttention,
+    BatchDecodeWithPagedKVCacheWrapper,
+    BatchPrefillWithPagedKVCacheWrapper,
+    dyht,
+    reglu,
+)
 from reference import Step, expect_close, make_factors, make_params
 
 
@@ -33,7 +39,8 @@ def test_compile_takes_everything(backend):
     layer = Layer(wrapper, make_factors(make_params(8)), 8, 128)
     compiled = torch.compile(layer, fullgraph=True, backend=backend, dynamic=True)
     with torch.no_grad():
-        for seed, (rows, contexts) in enumerate((([1, 1], [40, 700]), ([1, 30], [1500, 90]), ([1] * 5, [7, 8, 9, 10, 3000]))):
+        steps = (([1, 1], [40, 700]), ([1, 30], [1500, 90]), ([1] * 5, [7, 8, 9, 10, 3000]))
+        for seed, (rows, contexts) in enumerate(steps):
             step = Step(rows, contexts, seed=seed)
             wrapper.plan_block_table(*step.lengths, *step.shape)
             x = step.q.flatten(1)
@@ -78,11 +85,28 @@ def capture(call):
 LIMITS = {"max_batch_size": 6, "max_context": 20000}
 # Steps of 6 sequences at most: growing, shrinking, padding, several chunks and spans, none at all.
 STEPS = {
-    "decode": (([1] * 6, [3, 40, 1024, 2100, 5000, 1]), ([1] * 6, [4, 41, 1025, 2101, 5001, 17001]), ([1], [1]), ([], []),
-               ([1, 1, 0], [9, 8000, 0])),
-    "prefill": (([100, 30, 1], [100, 600, 2000]), ([200], [17000]), ([1] * 6, [1, 2, 3, 4, 5, 6]), ([], []), ([256], [256])),
-    "both": (([1, 1, 100], [40, 3000, 100]), ([1] * 6, [9, 8, 7, 6, 5, 4000]), ([250], [900]), ([], []), ([1, 255], [5, 255])),
-}  # fmt: skip
+    "decode": (
+        ([1] * 6, [3, 40, 1024, 2100, 5000, 1]),
+        ([1] * 6, [4, 41, 1025, 2101, 5001, 17001]),
+        ([1], [1]),
+        ([], []),
+        ([1, 1, 0], [9, 8000, 0]),
+    ),
+    "prefill": (
+        ([100, 30, 1], [100, 600, 2000]),
+        ([200], [17000]),
+        ([1] * 6, [1, 2, 3, 4, 5, 6]),
+        ([], []),
+        ([256], [256]),
+    ),
+    "both": (
+        ([1, 1, 100], [40, 3000, 100]),
+        ([1] * 6, [9, 8, 7, 6, 5, 4000]),
+        ([250], [900]),
+        ([], []),
+        ([1, 255], [5, 255]),
+    ),
+}
 WRAPPERS = {
     "decode": (BatchDecodeWithPagedKVCacheWrapper, {}),
     "prefill": (BatchPrefillWithPagedKVCacheWrapper, {"max_tokens": 256}),

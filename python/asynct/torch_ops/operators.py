@@ -10,7 +10,7 @@ from torch.utils.dlpack import to_dlpack  # a tenth of what Tensor.__dlpack__ ta
 
 from asynct.torch_ops.extension import extension
 
-_library = torch.library.Library("asynct", "DEF")  # noqa: TOR901: lives as long as the module
+_library = torch.library.Library("asynct", "DEF")
 # Strides are part of a cache's layout; a compiler must not change them.
 _tags = (torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order))
 

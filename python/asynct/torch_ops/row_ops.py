@@ -2,7 +2,7 @@
 
 import torch
 
-import asynct.torch_ops.operators  # noqa: F401: defines torch.ops.asynct
+import asynct.torch_ops.operators  # noqa: F401  (defines torch.ops.asynct)
 
 
 def dyht(x, alpha, gamma, beta=None, low=-1.0, high=1.0):
