@@ -111,20 +111,21 @@ WRAPPERS = {
     "decode": (BatchDecodeWithPagedKVCacheWrapper, {}),
     "prefill": (BatchPrefillWithPagedKVCacheWrapper, {"max_tokens": 256}),
     "both": (BatchAttention, {"max_tokens": 256}),
+    "one launch": (BatchAttention, {"max_tokens": 256, "one_launch": True}),
 }
 
 
 @pytest.mark.parametrize("kind", sorted(WRAPPERS))
 def test_a_captured_launch_runs_later_plans(kind):
     make, limits = WRAPPERS[kind]
-    params = make_params(8)
+    params = make_params(8, plain=kind == "one launch")  # which the one launch is for
     factors = make_factors(params)
     wrapper = make("KV_NHD", use_cuda_graph=True, **LIMITS, **limits)
     rows = limits.get("max_tokens", 6)
     q = torch.zeros(rows, 8, 128, dtype=torch.bfloat16, device="cuda")
     cache = torch.full((2, 2600, 16, 4, 128), torch.nan, dtype=torch.bfloat16, device="cuda")
     graph = out = None
-    for seed, (step_rows, contexts) in enumerate(STEPS[kind] * 2):
+    for seed, (step_rows, contexts) in enumerate(STEPS["both" if kind == "one launch" else kind] * 2):
         step = Step(step_rows, contexts, seed=seed)
         q[: len(step.q)] = step.q
         cache[:, : step.cache.shape[1]] = step.cache

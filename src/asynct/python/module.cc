@@ -189,6 +189,9 @@ void bind_row_ops(nb::module_& m) {
 }  // namespace asynct::python
 
 NB_MODULE(_C, m) {
+  // What a program keeps until it ends (a wrapper in a global, torch its operators) is no leak to tell users
+  // of.
+  nb::set_leak_warnings(false);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
