@@ -206,7 +206,11 @@ void AttentionStep::check_memory(const StepMemory& memory, int device) const {
 }
 
 void AttentionStep::check_layer(LayerTensors& layer) const {
-  auto& [query, key, value, factors, out, form, pool_size] = layer;
+  TensorRef& query = layer.query;
+  TensorRef& key = layer.key;
+  TensorRef& value = layer.value;
+  TensorRef& out = layer.out;
+  const TensorRef& factors = layer.factors;
   expect_dtype("query", query, {DType::bf16, DType::f16});
   if (!query.on_cuda) fail("query: on the CPU, expected on a CUDA device");
   const auto check = [&](std::string_view name, TensorRef& tensor,
