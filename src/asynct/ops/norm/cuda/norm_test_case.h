@@ -44,4 +44,26 @@ class TestNorm {
   DeviceBuffer<float> alpha_, gamma_, beta_;
 };
 
+/// An RMS norm, likewise.
+class TestRmsNorm {
+ public:
+  TestRmsNorm(std::mt19937& random, std::int64_t size)
+      : params_({.kind = NormKind::rms,
+                 .gamma = random_values(random, random() % 2 == 0 ? 1 : static_cast<std::size_t>(size),
+                                        DType::f32),
+                 .epsilon = random() % 2 == 0 ? 1e-6F : 0.02F}),
+        norm_(params_, size),
+        gamma_(params_.gamma) {}
+
+  const Norm& norm() const { return norm_; }
+  RmsParams on_device() const {
+    return {.gamma = {gamma_.data(), gamma_.size() > 1}, .epsilon = params_.epsilon};
+  }
+
+ private:
+  NormParams params_;
+  Norm norm_;
+  DeviceBuffer<float> gamma_;
+};
+
 }  // namespace asynct::cuda

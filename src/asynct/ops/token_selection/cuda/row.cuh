@@ -19,6 +19,27 @@ inline constexpr int kParts = 4;  // of a mass: 16 bits each, which 65,536 token
 
 static_assert(kMostTokens <= kSelectBlocks * 65536);
 
+/// Buckets in which a border can be; first > last: in none.
+struct BucketRange {
+  int first = kBuckets;
+  int last = -1;
+
+  __device__ bool has(int bucket) const { return bucket >= first && bucket <= last; }
+};
+
+/// The borders of a row. The drawn token's is never behind the nucleus'.
+struct MassBorders {
+  BucketRange drawn;
+  BucketRange nucleus;  // none: top-p is 1
+};
+
+/// Masses of a block's tokens: before those at the drawn token's border, between them and the nucleus', and
+/// of all others, those at the borders included.
+struct MassParts {
+  double before, between, rest;
+  int listed;  // tokens at the borders
+};
+
 /// What a block has in shared memory, before its share of the row.
 struct alignas(16) SelectorMemory {
   std::uint32_t histogram[kParts * kBuckets];  // part by part
@@ -26,10 +47,12 @@ struct alignas(16) SelectorMemory {
   std::uint64_t largest[kSelectBlocks];  // written by each block of the cluster, as are the next two
   std::uint64_t smallest[kSelectBlocks];
   double mass[kSelectBlocks];
+  MassParts parts[kSelectBlocks];
   int listed;  // entries meant for the list, which may be more than it holds
   BlockScratch scratch;
   // Written by the first block.
   bool done;
+  MassBorders borders;
   int bucket;
   double before;  // the mass, or number, of what comes before the bucket
   std::uint64_t key;
@@ -48,6 +71,7 @@ struct Row {
   std::uint64_t mine;     // the largest key of the thread's tokens; its token is known at temperature 0 only
   std::uint64_t largest;  // and of the row
   float max;              // its logit
+  float smallest;         // of the row but -infinity; not known at temperature 0
   float bucket_scale;
   double scale;
 
@@ -74,6 +98,9 @@ struct Row {
     max = key_logit(largest);
     scale = 1.0 / choice.temperature;
     bucket_scale = static_cast<float>(scale) * kBucketsPerE;
+    // Where all have mass, buckets can be smaller.
+    const float finest = (kFar - 1) / (max - smallest);
+    if (isfinite(finest)) bucket_scale = fmaxf(bucket_scale, finest);
   }
 
   /// Tokens of a block: whole vectors.
@@ -92,10 +119,10 @@ struct Row {
     if (rank == 0 && threadIdx.x == 0) *token = is_choice(key) ? key_token(key) : -1;
   }
 
-  /// Never smaller for a smaller logit. -infinity is far.
-  __device__ int bucket_of(float logit) const {
-    return min(__float2int_rz((max - logit) * bucket_scale), kFar);
-  }
+  /// A token's distance from the largest, in buckets. Never smaller for a smaller logit; -infinity is far.
+  __device__ float place_of(float logit) const { return (max - logit) * bucket_scale; }
+  __device__ int bucket_at(float place) const { return min(__float2int_rz(place), kFar); }
+  __device__ int bucket_of(float logit) const { return bucket_at(place_of(logit)); }
 
   __device__ double weight(std::uint64_t key) const { return weight_of<true>(key_logit(key), max, scale); }
 
@@ -202,23 +229,33 @@ struct Row {
  private:
   __device__ void find_largest() {
     mine = kNoLogit;
+    std::uint64_t lowest = kNoLogit;  // of the negated logits the largest
     if (choice.temperature == 0) {
       each([&](float logit, int token) { mine = ::max(mine, logit_key(logit, token)); });
     } else {  // which token it is does not matter
-      float most = -INFINITY;
+      float most = -INFINITY, least = INFINITY;
       bool has_nan = false;
       each([&](float logit, int) {
         most = fmaxf(most, logit);
+        least = fminf(least, logit == -INFINITY ? INFINITY : logit);
         has_nan |= isnan(logit);
       });
       mine = logit_key(has_nan ? NAN : most, 0);
+      lowest = block_max(logit_key(-least, 0), scratch);
     }
     const std::uint64_t block = block_max(mine, scratch);
     cluster_wait();
-    if (threadIdx.x < kSelectBlocks) in_block(memory.largest, threadIdx.x)[rank] = block;
+    if (threadIdx.x < kSelectBlocks) {
+      in_block(memory.largest, threadIdx.x)[rank] = block;
+      in_block(memory.smallest, threadIdx.x)[rank] = lowest;
+    }
     cluster_sync();
-    largest = kNoLogit;
-    for (const std::uint64_t key : memory.largest) largest = ::max(largest, key);
+    largest = lowest = kNoLogit;
+    for (int i = 0; i < kSelectBlocks; ++i) {
+      largest = ::max(largest, memory.largest[i]);
+      lowest = ::max(lowest, memory.smallest[i]);
+    }
+    smallest = -key_logit(lowest);
   }
 };
 

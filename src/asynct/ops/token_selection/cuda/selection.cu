@@ -6,6 +6,7 @@
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/launch.h"
+#include "asynct/ops/token_selection/cuda/draw_by_mass.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_all.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_head.cuh"
 
@@ -46,7 +47,9 @@ __global__ void __cluster_dims__(kSelectBlocks, 1, 1) __launch_bounds__(kSelectT
     row.choose(row.largest);
   } else {
     const double point = uniform(row.choice.seed, row.choice.step);
-    if (!draw_from_head(row, point)) draw_from_all(row, point);
+    const bool is_by_mass = row.choice.top_k == 0 && row.choice.min_p == 0;
+    if (!(is_by_mass ? MassDraw<Element>(row, point).draw() : draw_from_head(row, point)))
+      draw_from_all(row, point);
   }
   cluster_sync();  // no block leaves while others read its memory
 }

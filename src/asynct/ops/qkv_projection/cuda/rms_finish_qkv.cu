@@ -1,0 +1,67 @@
+#include "asynct/ops/cuda/by_dtype.h"
+#include "asynct/ops/norm/cuda/rms.cuh"
+#include "asynct/ops/qkv_projection/cuda/check.h"
+#include "asynct/ops/qkv_projection/cuda/finish_qkv.h"
+#include "asynct/ops/qkv_projection/cuda/qkv_head.cuh"
+
+// RMS norm, rotation and cache append of a packed qkv row, in one pass; a head is a vector of its own.
+//
+// Floor: a row read and written, 2 * size_of(dtype) bytes an element of (H + 2 Hk) D, and D floats of cosines
+// and sines a row, over the copy rate.
+namespace asynct::cuda {
+namespace {
+
+template <class Element, class Source>
+struct RmsFinishQkvOp {
+  using Args = RmsFinishQkvArgs;
+  static constexpr int kVector = kVectorSize<Element>;
+
+  static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
+    const auto heads = static_cast<unsigned>(args.heads + 2 * args.kv_heads);
+    block.fill([&](std::int64_t vector, int dim, float(&x)[kVector]) {
+      const auto index = static_cast<unsigned>(vector);
+      load_vector(static_cast<const Source*>(args.qkv) + index / heads * args.qkv_stride +
+                      index % heads * static_cast<std::int64_t>(args.head_dim) + dim,
+                  x);
+    });
+    block.find_factors([&](std::int64_t vector) {
+      const auto head = static_cast<int>(static_cast<unsigned>(vector) % heads);
+      return qkv_part(args, head) == QkvPart::query ? args.q_norm.epsilon : args.k_norm.epsilon;
+    });
+    block.use_halves(
+        [&](std::int64_t vector, int dim, float(&low)[kVector], float(&high)[kVector], float factor) {
+          const std::int64_t row = static_cast<unsigned>(vector) / heads;
+          const auto head = static_cast<int>(static_cast<unsigned>(vector) % heads);
+          const QkvPart part = qkv_part(args, head);
+          const std::int64_t slot = part == QkvPart::query ? 0 : __ldg(args.slots + row);
+          if (slot < 0) return;
+          if (part != QkvPart::value) {
+            if (has_norm(args, part)) {
+              const RmsParams& norm = part == QkvPart::query ? args.q_norm : args.k_norm;
+              apply_rms(norm, dim, factor, low);
+              apply_rms(norm, dim + args.head_dim / 2, factor, high);
+            }
+            float cos[kVector], sin[kVector];
+            load_rotation(args, __ldg(args.positions + row), dim, cos, sin);
+            rotate(cos, sin, low, high);
+          }
+          Element* const to = qkv_place<Element>(args, part, head, row, slot) + dim;
+          store_vector(to, low);
+          store_vector(to + args.head_dim / 2, high);
+        });
+  }
+};
+
+}  // namespace
+
+void run_rms_finish_qkv(const RmsFinishQkvArgs& args, DType dtype, DType qkv_dtype, cudaStream_t stream) {
+  constexpr const char* kName = "RMS finish_qkv";
+  if (args.rows == 0) return;
+  check_finish_qkv_args(kName, args, dtype, qkv_dtype);
+  by_dtypes(kName, dtype, qkv_dtype, [&]<class Element, class Source>() {
+    run_rms<RmsFinishQkvOp<Element, Source>>(kName, args, args.rows * (args.heads + 2 * args.kv_heads),
+                                             args.head_dim, stream);
+  });
+}
+
+}  // namespace asynct::cuda
