@@ -19,7 +19,7 @@ template <class TestCase, class Args>
 void expect_cpus_bits(void (*run)(const Args&, DType, cudaStream_t)) {
   std::mt19937 random(1);
   ThreadPool pool(1);
-  const OpContext context(pool, Isa::scalar, Precision::fp32);
+  const OpContext context(pool, TestCase::isa(), Precision::fp32);
   for (const DType dtype : kFloatTypes)
     for (const Shape& shape : kShapes)
       for (const bool in_place : {false, true}) {

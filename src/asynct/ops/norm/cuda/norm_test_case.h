@@ -19,6 +19,7 @@ class TestNorm {
     beta_ = upload(params_.beta);
   }
 
+  static Isa isa() { return Isa::scalar; }
   const Norm& norm() const { return norm_; }
   DyhtParams on_device() const {
     return {.alpha = {alpha_.data(), alpha_.size() > 1},
@@ -55,6 +56,7 @@ class TestRmsNorm {
         norm_(params_, size),
         gamma_(params_.gamma) {}
 
+  static Isa isa() { return select_isa(); }  // the scalar family has no FMA and rounds squares
   const Norm& norm() const { return norm_; }
   RmsParams on_device() const {
     return {.gamma = {gamma_.data(), gamma_.size() > 1}, .epsilon = params_.epsilon};

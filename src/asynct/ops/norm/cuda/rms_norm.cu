@@ -16,20 +16,16 @@ struct RmsNormOp {
   static constexpr int kVector = kVectorSize<Element>;
 
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
-    const auto at = [&args](std::int64_t vector, std::int64_t row_stride, std::int64_t head_stride) {
-      const auto index = static_cast<unsigned>(vector), heads = static_cast<unsigned>(args.heads);
-      return index / heads * row_stride + index % heads * head_stride;
-    };
-    block.fill([&](std::int64_t vector, int channel, float(&x)[kVector]) {
+    block.fill([&](std::int64_t row, int head, int channel, float(&x)[kVector]) {
       load_vector(
-          static_cast<const Element*>(args.x) + at(vector, args.x_row_stride, args.x_head_stride) + channel,
+          static_cast<const Element*>(args.x) + row * args.x_row_stride + head * args.x_head_stride + channel,
           x);
     });
-    block.find_factors([&](std::int64_t) { return args.norm.epsilon; });
-    block.use([&](std::int64_t vector, int channel, float(&x)[kVector], float factor) {
+    block.find_factors([&](int) { return args.norm.epsilon; });
+    block.use([&](std::int64_t row, int head, int channel, float(&x)[kVector], float factor) {
       apply_rms(args.norm, channel, factor, x);
       store_vector(
-          static_cast<Element*>(args.y) + at(vector, args.y_row_stride, args.y_head_stride) + channel, x);
+          static_cast<Element*>(args.y) + row * args.y_row_stride + head * args.y_head_stride + channel, x);
     });
   }
 };
@@ -46,7 +42,7 @@ void run_rms_norm(const RmsNormArgs& args, DType dtype, cudaStream_t stream) {
   if (args.rows == 0) return;
   check_norm_args(kName, args, dtype);
   by_dtype(kName, dtype, [&]<class Element>() {
-    run_rms<RmsNormOp<Element>>(kName, args, args.rows * args.heads, args.dims, stream);
+    run_rms<RmsNormOp<Element>>(kName, args, args.rows, args.heads, args.dims, stream);
   });
 }
 

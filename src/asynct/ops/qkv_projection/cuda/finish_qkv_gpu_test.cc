@@ -114,7 +114,7 @@ class FinishQkv {
 
   void run_on_cpu(std::vector<float>& q, std::vector<float>& kv, std::int64_t value_at) {
     ThreadPool pool(1);
-    const OpContext context(pool, Isa::scalar, Precision::fp32);
+    const OpContext context(pool, TestCase::isa(), Precision::fp32);
     const KvTarget at = target_of(c_, nullptr);
     for (std::int64_t row = 0; row < c_.rows; ++row)
       for (std::int64_t head = 0; head < c_.heads + 2 * c_.kv_heads; ++head) {

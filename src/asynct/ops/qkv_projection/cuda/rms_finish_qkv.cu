@@ -17,21 +17,15 @@ struct RmsFinishQkvOp {
   static constexpr int kVector = kVectorSize<Element>;
 
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
-    const auto heads = static_cast<unsigned>(args.heads + 2 * args.kv_heads);
-    block.fill([&](std::int64_t vector, int dim, float(&x)[kVector]) {
-      const auto index = static_cast<unsigned>(vector);
-      load_vector(static_cast<const Source*>(args.qkv) + index / heads * args.qkv_stride +
-                      index % heads * static_cast<std::int64_t>(args.head_dim) + dim,
+    block.fill([&](std::int64_t row, int head, int dim, float(&x)[kVector]) {
+      load_vector(static_cast<const Source*>(args.qkv) + row * args.qkv_stride + head * args.head_dim + dim,
                   x);
     });
-    block.find_factors([&](std::int64_t vector) {
-      const auto head = static_cast<int>(static_cast<unsigned>(vector) % heads);
+    block.find_factors([&](int head) {
       return qkv_part(args, head) == QkvPart::query ? args.q_norm.epsilon : args.k_norm.epsilon;
     });
     block.use_halves(
-        [&](std::int64_t vector, int dim, float(&low)[kVector], float(&high)[kVector], float factor) {
-          const std::int64_t row = static_cast<unsigned>(vector) / heads;
-          const auto head = static_cast<int>(static_cast<unsigned>(vector) % heads);
+        [&](std::int64_t row, int head, int dim, float(&low)[kVector], float(&high)[kVector], float factor) {
           const QkvPart part = qkv_part(args, head);
           const std::int64_t slot = part == QkvPart::query ? 0 : __ldg(args.slots + row);
           if (slot < 0) return;
@@ -59,7 +53,7 @@ void run_rms_finish_qkv(const RmsFinishQkvArgs& args, DType dtype, DType qkv_dty
   if (args.rows == 0) return;
   check_finish_qkv_args(kName, args, dtype, qkv_dtype);
   by_dtypes(kName, dtype, qkv_dtype, [&]<class Element, class Source>() {
-    run_rms<RmsFinishQkvOp<Element, Source>>(kName, args, args.rows * (args.heads + 2 * args.kv_heads),
+    run_rms<RmsFinishQkvOp<Element, Source>>(kName, args, args.rows, args.heads + 2 * args.kv_heads,
                                              args.head_dim, stream);
   });
 }

@@ -13,9 +13,9 @@ struct Rows {
 };
 
 /// The CPU's epilogue in fp32 and bf16; the same with fp16's rounding, which the CPU does not have.
-void run_on_cpu(Rows& rows, const Norm* post, const Norm& next, std::int64_t size, DType dtype) {
+void run_on_cpu(Rows& rows, const Norm* post, const Norm& next, std::int64_t size, DType dtype, Isa isa) {
   ThreadPool pool(1);
-  const OpContext context(pool, Isa::scalar, dtype == DType::bf16 ? Precision::bf16 : Precision::fp32);
+  const OpContext context(pool, isa, dtype == DType::bf16 ? Precision::bf16 : Precision::fp32);
   const auto count = std::ssize(rows.residual) / size;
   if (dtype != DType::f16) {
     ResidualEpilogue{context,
@@ -66,7 +66,7 @@ void expect_cpus_bits(void (*run)(const Args&, DType, DType, cudaStream_t)) {
                .post = post.on_device(),
                .next = next.on_device()},
               dtype, product_dtype, nullptr);
-          run_on_cpu(rows, has_post ? &post.norm() : nullptr, next.norm(), size, dtype);
+          run_on_cpu(rows, has_post ? &post.norm() : nullptr, next.norm(), size, dtype, TestCase::isa());
           const std::string what =
               std::string(name(dtype)) + " rows " + std::to_string(count) + " size " + std::to_string(size);
           expect_same(residual.values(), rows.residual, what + ", residual");

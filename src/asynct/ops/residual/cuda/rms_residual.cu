@@ -16,14 +16,14 @@ struct RmsResidualOp {
   static constexpr int kVector = kVectorSize<Element>;
 
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
-    block.fill([&](std::int64_t row, int channel, float(&x)[kVector]) {
+    block.fill([&](std::int64_t row, int, int channel, float(&x)[kVector]) {
       load_vector(static_cast<const Product*>(args.product) + row * args.product_stride + channel, x);
     });
     if (args.has_post)
-      block.find_factors([&](std::int64_t) { return args.post.epsilon; });
+      block.find_factors([&](int) { return args.post.epsilon; });
     else
       __syncthreads();
-    block.change([&](std::int64_t row, int channel, float(&x)[kVector], float factor) {
+    block.change([&](std::int64_t row, int, int channel, float(&x)[kVector], float factor) {
       Element* const at = static_cast<Element*>(args.residual) + row * args.residual_stride + channel;
       float before[kVector];
       load_vector(at, before);
@@ -33,8 +33,8 @@ struct RmsResidualOp {
       round_vector<Element>(x);
       store_vector(at, x);
     });
-    block.find_factors([&](std::int64_t) { return args.next.epsilon; });
-    block.use([&](std::int64_t row, int channel, float(&x)[kVector], float factor) {
+    block.find_factors([&](int) { return args.next.epsilon; });
+    block.use([&](std::int64_t row, int, int channel, float(&x)[kVector], float factor) {
       apply_rms(args.next, channel, factor, x);
       store_vector(static_cast<Element*>(args.next_input) + row * args.next_stride + channel, x);
     });
@@ -48,7 +48,7 @@ void run_rms_residual(const RmsResidualArgs& args, DType dtype, DType product_dt
   if (args.rows == 0) return;
   check_residual_args(kName, args, dtype, product_dtype);
   by_dtypes(kName, dtype, product_dtype, [&]<class Element, class Product>() {
-    run_rms<RmsResidualOp<Element, Product>>(kName, args, args.rows, args.size, stream);
+    run_rms<RmsResidualOp<Element, Product>>(kName, args, args.rows, 1, args.size, stream);
   });
 }
 

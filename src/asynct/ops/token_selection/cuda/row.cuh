@@ -21,7 +21,7 @@ static_assert(kMostTokens <= kSelectBlocks * 65536);
 
 /// Buckets in which a border can be; first > last: in none.
 struct BucketRange {
-  int first = kBuckets;
+  int first = 1 << 30;
   int last = -1;
 
   __device__ bool has(int bucket) const { return bucket >= first && bucket <= last; }
@@ -40,6 +40,13 @@ struct MassParts {
   int listed;  // tokens at the borders
 };
 
+struct BorderScratch {
+  float sums[kSelectWarps];
+  float kept;
+  int found[4];
+  MassParts warps[kSelectWarps];
+};
+
 /// What a block has in shared memory, before its share of the row.
 struct alignas(16) SelectorMemory {
   std::uint32_t histogram[kParts * kBuckets];  // part by part
@@ -50,6 +57,7 @@ struct alignas(16) SelectorMemory {
   MassParts parts[kSelectBlocks];
   int listed;  // entries meant for the list, which may be more than it holds
   BlockScratch scratch;
+  BorderScratch border_scratch;
   // Written by the first block.
   bool done;
   MassBorders borders;
@@ -227,12 +235,19 @@ struct Row {
   }
 
  private:
+  /// Two numbers of 32 bits whose maxima are wanted, in one word.
+  static __device__ std::uint64_t max_of_halves(std::uint64_t a, std::uint64_t b) {
+    return ::max(a >> 32, b >> 32) << 32 | ::max(a & 0xffffffffu, b & 0xffffffffu);
+  }
+
   __device__ void find_largest() {
-    mine = kNoLogit;
-    std::uint64_t lowest = kNoLogit;  // of the negated logits the largest
-    if (choice.temperature == 0) {
+    const bool is_drawn = choice.temperature != 0;
+    std::uint64_t block;
+    if (!is_drawn) {
+      mine = kNoLogit;
       each([&](float logit, int token) { mine = ::max(mine, logit_key(logit, token)); });
-    } else {  // which token it is does not matter
+      block = block_max(mine, scratch);
+    } else {  // which token it is does not matter, but how far the smallest is
       float most = -INFINITY, least = INFINITY;
       bool has_nan = false;
       each([&](float logit, int) {
@@ -241,21 +256,22 @@ struct Row {
         has_nan |= isnan(logit);
       });
       mine = logit_key(has_nan ? NAN : most, 0);
-      lowest = block_max(logit_key(-least, 0), scratch);
+      const std::uint32_t high = __reduce_max_sync(~0u, static_cast<std::uint32_t>(mine >> 32));
+      const std::uint32_t low =
+          __reduce_max_sync(~0u, static_cast<std::uint32_t>(logit_key(-least, 0) >> 32));
+      if (threadIdx.x % 32 == 0)
+        scratch.keys[threadIdx.x / 32] = static_cast<std::uint64_t>(high) << 32 | low;
+      __syncthreads();
+      block = 0;
+      for (const std::uint64_t warp : scratch.keys) block = max_of_halves(block, warp);
     }
-    const std::uint64_t block = block_max(mine, scratch);
     cluster_wait();
-    if (threadIdx.x < kSelectBlocks) {
-      in_block(memory.largest, threadIdx.x)[rank] = block;
-      in_block(memory.smallest, threadIdx.x)[rank] = lowest;
-    }
+    if (threadIdx.x < kSelectBlocks) in_block(memory.largest, threadIdx.x)[rank] = block;
     cluster_sync();
-    largest = lowest = kNoLogit;
-    for (int i = 0; i < kSelectBlocks; ++i) {
-      largest = ::max(largest, memory.largest[i]);
-      lowest = ::max(lowest, memory.smallest[i]);
-    }
-    smallest = -key_logit(lowest);
+    largest = 0;
+    for (const std::uint64_t other : memory.largest)
+      largest = is_drawn ? max_of_halves(largest, other) : ::max(largest, other);
+    smallest = -key_logit(largest << 32);
   }
 };
 
