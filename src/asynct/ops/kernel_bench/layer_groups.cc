@@ -1,6 +1,5 @@
 #include "asynct/ops/kernel_bench/layer_groups.h"
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -251,22 +250,17 @@ using MakeEntry = Entry (*)(const LayerShape& shape);
 constexpr MakeEntry kOfRows[] = {norm_entry, residual_entry, reglu_entry, embedding_entry, finish_qkv_entry};
 constexpr MakeEntry kOfLogits[] = {score_entry, selection_entry};
 
-/// As many bytes as a kernel moves, read from as many of its tensors as that takes.
-Launch read_of(int setting, const std::vector<std::size_t>& sizes, double bytes) {
-  const auto wanted = static_cast<std::size_t>(bytes) / 16 * 16;
-  const std::size_t first = std::min(wanted, sizes[0] * 2 / 16 * 16);
-  const std::size_t second = std::min(wanted - first, sizes[1] * 2 / 16 * 16);
-  return [=](const Tensors& t, cudaStream_t stream) {
-    run_read(setting, {t[0], first}, {t[1], second}, nullptr, stream);
-  };
-}
-
-LazyGroup layer_group(const Entry& entry, const LayerShape& shape, double cache_bytes) {
+LazyGroup layer_group(Entry entry, const LayerShape& shape, double cache_bytes) {
   std::vector<TensorKernel> kernels;
   const Floor floor = {.bytes = entry.bytes};
   for (const auto& [variant, launch] : entry.variants) kernels.push_back({variant, floor, launch});
+  // Readers have a tensor of their own, as large as what a kernel moves.
+  const std::size_t bytes = (static_cast<std::size_t>(entry.bytes) + 15) / 16 * 16;
+  entry.sizes.push_back(bytes / 2);
   for (int setting = 0; setting < kReadSettings; ++setting)
-    kernels.push_back({"read as much", floor, read_of(setting, entry.sizes, entry.bytes)});
+    kernels.push_back({"read as much", floor, [=](const Tensors& tensors, cudaStream_t stream) {
+                         run_read(setting, {tensors.back(), bytes}, {}, nullptr, stream);
+                       }});
   return tensor_group(entry.kernel, shape.text(), entry.sizes, std::move(kernels), cache_bytes);
 }
 

@@ -20,6 +20,7 @@
 // Of an Op:
 //   Args                  what the launch passes
 //   kVector               channels a thread moves at a time
+//   prefetch(args, dims)  static; runs before the kernel before has ended: may read parameters
 //   run(args, block)      static; with the block's functions
 namespace asynct::cuda {
 
@@ -74,8 +75,9 @@ class RmsBlock {
     constexpr int kAtATime = kRmsThreads / kRmsLanes;
     const int lane = threadIdx.x % kRmsLanes;
     __syncthreads();
-    for (int begin = 0; begin < count_; begin += kAtATime) {
-      const int vector = begin + static_cast<int>(threadIdx.x) / kRmsLanes;
+    // A warp has two vectors, or one and the same again, or none and leaves the others in peace.
+    for (int first = static_cast<int>(threadIdx.x) / 32 * 2; first < count_; first += kAtATime) {
+      const int vector = first + static_cast<int>(threadIdx.x) % 32 / kRmsLanes;
       float* const x = at(min(vector, count_ - 1));
       float sum = sum_of_squares(x + lane, dims_ - lane);
 #pragma unroll
@@ -88,21 +90,22 @@ class RmsBlock {
     __syncthreads();
   }
 
-  /// change(row, head, channel, x, factor) of all pieces, which then are what it left in x.
+  /// x = change(row, head, channel, x, factor, gamma), then for good in shared memory, of all pieces; gamma
+  /// the norm's, read ahead.
   template <class Change>
-  __device__ void change(const Change& change) {
-    each([&](int row, int head, int channel, float(&x)[kVector], float factor, float* place) {
-      change(row, head, channel, x, factor);
+  __device__ void change(const RmsParams* norm, const Change& change) {
+    each(norm, [&](int row, int head, int channel, float(&x)[kVector], float factor,
+                   const float(&gamma)[kVector], float* place) {
+      change(row, head, channel, x, factor, gamma);
       store_vector(place, x);
     });
   }
 
-  /// use(row, head, channel, x, factor) of all pieces.
+  /// use(row, head, channel, x, factor, gamma) of all pieces.
   template <class Use>
-  __device__ void use(const Use& use) const {
-    each([&](int row, int head, int channel, float(&x)[kVector], float factor, float*) {
-      use(row, head, channel, x, factor);
-    });
+  __device__ void use(const RmsParams& norm, const Use& use) const {
+    each(&norm, [&](int row, int head, int channel, float(&x)[kVector], float factor,
+                    const float(&gamma)[kVector], float*) { use(row, head, channel, x, factor, gamma); });
   }
 
   /// use(row, head, channel, low, high, factor) of pieces of the lower half of each vector and those of the
@@ -141,14 +144,27 @@ class RmsBlock {
   __device__ int head_of(int vector) const { return heads_.remainder(first_ + vector); }
 
   template <class Visit>
-  __device__ void each(const Visit& visit) const {
+  __device__ void each(const RmsParams* norm, const Visit& visit) const {
+    constexpr int kAhead = 2;
     const int all = count_ * (dims_ / kVector);
-    for (int i = threadIdx.x; i < all; i += kRmsThreads) {
-      const int vector = pieces_.quotient(i), channel = pieces_.remainder(i) * kVector;
-      float* const place = at(vector) + channel;
-      float x[kVector];
-      load_vector(place, x);
-      visit(row_of(vector), head_of(vector), channel, x, at(vector)[dims_], place);
+    for (int begin = threadIdx.x; begin < all; begin += kAhead * kRmsThreads) {
+      float gamma[kAhead][kVector] = {};
+#pragma unroll
+      for (int ahead = 0; ahead < kAhead; ++ahead) {
+        const int i = begin + ahead * kRmsThreads;
+        if (i < all && norm != nullptr)
+          load_channels(norm->gamma, pieces_.remainder(i) * kVector, gamma[ahead]);
+      }
+#pragma unroll
+      for (int ahead = 0; ahead < kAhead; ++ahead) {
+        const int i = begin + ahead * kRmsThreads;
+        if (i >= all) break;
+        const int vector = pieces_.quotient(i), channel = pieces_.remainder(i) * kVector;
+        float* const place = at(vector) + channel;
+        float x[kVector];
+        load_vector(place, x);
+        visit(row_of(vector), head_of(vector), channel, x, at(vector)[dims_], gamma[ahead], place);
+      }
     }
   }
 
@@ -159,13 +175,19 @@ class RmsBlock {
   float* shared_;
 };
 
-/// x = gamma * (x * factor), channels from `channel` on.
+/// x = gamma * (x * factor).
 template <int kVector>
-__device__ inline void apply_rms(const RmsParams& norm, int channel, float factor, float (&x)[kVector]) {
-  float gamma[kVector];
-  load_channels(norm.gamma, channel, gamma);
+__device__ inline void apply_rms(const float (&gamma)[kVector], float factor, float (&x)[kVector]) {
 #pragma unroll
   for (int i = 0; i < kVector; ++i) x[i] = __fmul_rn(gamma[i], __fmul_rn(x[i], factor));
+}
+
+/// Brings gamma closer while the kernel waits for the one before.
+template <int kVector>
+__device__ inline void prefetch_rms(const RmsParams& norm, int dims) {
+  if (!norm.gamma.per_channel) return;
+  for (int channel = threadIdx.x * kVector; channel < dims; channel += kRmsThreads * kVector)
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(norm.gamma.values + channel));
 }
 
 template <class Op>
@@ -173,6 +195,7 @@ __global__ void __launch_bounds__(kRmsThreads)
     rms_kernel(const __grid_constant__ RmsLaunch<typename Op::Args> launch) {
   extern __shared__ float4 shared[];
   launch_dependents();
+  Op::prefetch(launch.args, launch.dims);
   wait_for_launcher();
   RmsBlock<Op::kVector> block(launch, reinterpret_cast<float*>(shared));
   Op::run(launch.args, block);

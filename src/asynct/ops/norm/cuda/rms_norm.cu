@@ -15,6 +15,8 @@ struct RmsNormOp {
   using Args = RmsNormArgs;
   static constexpr int kVector = kVectorSize<Element>;
 
+  static __device__ void prefetch(const Args& args, int dims) { prefetch_rms<kVector>(args.norm, dims); }
+
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
     block.fill([&](std::int64_t row, int head, int channel, float(&x)[kVector]) {
       load_vector(
@@ -22,8 +24,9 @@ struct RmsNormOp {
           x);
     });
     block.find_factors([&](int) { return args.norm.epsilon; });
-    block.use([&](std::int64_t row, int head, int channel, float(&x)[kVector], float factor) {
-      apply_rms(args.norm, channel, factor, x);
+    block.use(args.norm, [&](std::int64_t row, int head, int channel, float(&x)[kVector], float factor,
+                             const float(&gamma)[kVector]) {
+      apply_rms(gamma, factor, x);
       store_vector(
           static_cast<Element*>(args.y) + row * args.y_row_stride + head * args.y_head_stride + channel, x);
     });

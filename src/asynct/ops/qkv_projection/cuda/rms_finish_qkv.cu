@@ -16,6 +16,11 @@ struct RmsFinishQkvOp {
   using Args = RmsFinishQkvArgs;
   static constexpr int kVector = kVectorSize<Element>;
 
+  static __device__ void prefetch(const Args& args, int dims) {
+    if (args.has_q_norm) prefetch_rms<kVector>(args.q_norm, dims);
+    if (args.has_k_norm) prefetch_rms<kVector>(args.k_norm, dims);
+  }
+
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
     block.fill([&](std::int64_t row, int head, int dim, float(&x)[kVector]) {
       load_vector(static_cast<const Source*>(args.qkv) + row * args.qkv_stride + head * args.head_dim + dim,
@@ -32,8 +37,11 @@ struct RmsFinishQkvOp {
           if (part != QkvPart::value) {
             if (has_norm(args, part)) {
               const RmsParams& norm = part == QkvPart::query ? args.q_norm : args.k_norm;
-              apply_rms(norm, dim, factor, low);
-              apply_rms(norm, dim + args.head_dim / 2, factor, high);
+              float gamma_low[kVector], gamma_high[kVector];
+              load_channels(norm.gamma, dim, gamma_low);
+              load_channels(norm.gamma, dim + args.head_dim / 2, gamma_high);
+              apply_rms(gamma_low, factor, low);
+              apply_rms(gamma_high, factor, high);
             }
             float cos[kVector], sin[kVector];
             load_rotation(args, __ldg(args.positions + row), dim, cos, sin);

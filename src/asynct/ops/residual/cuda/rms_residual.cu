@@ -15,6 +15,11 @@ struct RmsResidualOp {
   using Args = RmsResidualArgs;
   static constexpr int kVector = kVectorSize<Element>;
 
+  static __device__ void prefetch(const Args& args, int dims) {
+    if (args.has_post) prefetch_rms<kVector>(args.post, dims);
+    prefetch_rms<kVector>(args.next, dims);
+  }
+
   static __device__ void run(const Args& args, RmsBlock<kVector>& block) {
     block.fill([&](std::int64_t row, int, int channel, float(&x)[kVector]) {
       load_vector(static_cast<const Product*>(args.product) + row * args.product_stride + channel, x);
@@ -23,19 +28,22 @@ struct RmsResidualOp {
       block.find_factors([&](int) { return args.post.epsilon; });
     else
       __syncthreads();
-    block.change([&](std::int64_t row, int, int channel, float(&x)[kVector], float factor) {
-      Element* const at = static_cast<Element*>(args.residual) + row * args.residual_stride + channel;
-      float before[kVector];
-      load_vector(at, before);
-      if (args.has_post) apply_rms(args.post, channel, factor, x);
+    block.change(
+        args.has_post ? &args.post : nullptr, [&](std::int64_t row, int, int channel, float(&x)[kVector],
+                                                  float factor, const float(&gamma)[kVector]) {
+          Element* const at = static_cast<Element*>(args.residual) + row * args.residual_stride + channel;
+          float before[kVector];
+          load_vector(at, before);
+          if (args.has_post) apply_rms(gamma, factor, x);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) x[i] = __fadd_rn(before[i], x[i]);
-      round_vector<Element>(x);
-      store_vector(at, x);
-    });
+          for (int i = 0; i < kVector; ++i) x[i] = __fadd_rn(before[i], x[i]);
+          round_vector<Element>(x);
+          store_vector(at, x);
+        });
     block.find_factors([&](int) { return args.next.epsilon; });
-    block.use([&](std::int64_t row, int, int channel, float(&x)[kVector], float factor) {
-      apply_rms(args.next, channel, factor, x);
+    block.use(args.next, [&](std::int64_t row, int, int channel, float(&x)[kVector], float factor,
+                             const float(&gamma)[kVector]) {
+      apply_rms(gamma, factor, x);
       store_vector(static_cast<Element*>(args.next_input) + row * args.next_stride + channel, x);
     });
   }

@@ -20,11 +20,10 @@ class MassDraw {
     cluster_sync();
     join_histograms();
     cluster_sync();
-    if (row_.rank == 0) find_borders();
+    const MassBorders borders = find_borders();
+    weigh(borders);
     cluster_sync();
-    weigh();
-    cluster_sync();
-    if (row_.rank == 0) row_.tell(&SelectorMemory::done, draw_from_candidates());
+    if (row_.rank == 0) row_.tell(&SelectorMemory::done, draw_from_candidates(borders));
     cluster_sync();
     return memory_.done;
   }
@@ -63,7 +62,7 @@ class MassDraw {
     });
   }
 
-  /// Each block adds up some buckets of all blocks and leaves their mass, a float, in the first block's.
+  /// Each block adds up some buckets of all blocks and leaves their mass, a float, in all of them.
   __device__ void join_histograms() {
     const int bucket = row_.rank * kJoined + static_cast<int>(threadIdx.x);
     std::uint32_t parts[kSelectBlocks];
@@ -73,7 +72,9 @@ class MassDraw {
 #pragma unroll
     for (const std::uint32_t part : parts) sum += part;
     const float first = exp2f(static_cast<float>(bucket) * width() * -1.442695041F);
-    in_block(memory_.histogram, 0)[bucket] = __float_as_uint(static_cast<float>(sum) * first);
+    const std::uint32_t mass = __float_as_uint(static_cast<float>(sum) * first);
+#pragma unroll
+    for (int rank = 0; rank < kSelectBlocks; ++rank) in_block(memory_.histogram, rank)[bucket] = mass;
   }
 
   /// Where the sum of the masses up to a bucket reaches a target is found by the thread that has the bucket.
@@ -95,8 +96,8 @@ class MassDraw {
     }
   };
 
-  /// From the bucket where a border may be first to the one up to which it is for sure. First block only.
-  __device__ void find_borders() {
+  /// From the bucket where a border may be first to the one up to which it is for sure.
+  __device__ MassBorders find_borders() {
     BorderScratch& scratch = memory_.border_scratch;
     Search search;
     float sum = 0;
@@ -104,12 +105,7 @@ class MassDraw {
     for (int i = 0; i < kShare; ++i)
       sum += search.mass[i] = __uint_as_float(memory_.histogram[static_cast<int>(threadIdx.x) * kShare + i]);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float up_to = sum;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const float before = __shfl_up_sync(~0u, up_to, step);
-      if (lane >= step) up_to += before;
-    }
+    const float up_to = warp_sum_up_to(sum);
     if (lane == 31) scratch.sums[warp] = up_to;
     if (threadIdx.x < 4) scratch.found[threadIdx.x] = kNoMass - 1;
     __syncthreads();
@@ -135,24 +131,28 @@ class MassDraw {
     __syncthreads();
     MassBorders borders = {.drawn = {scratch.found[2], scratch.found[3]}};
     if (has_nucleus) borders.nucleus = {scratch.found[0], scratch.found[1]};
-    row_.tell(&SelectorMemory::borders, borders);
+    return borders;
   }
 
   /// Adds up the weights of all, and lists the tokens at the borders: in the first block's list its own, in
   /// another's those that it then hands over.
-  __device__ void weigh() {
-    const MassBorders borders = memory_.borders;
+  __device__ void weigh(const MassBorders& borders) {
+    // A bucket's tokens are those from its place to the next one's.
+    const auto drawn = static_cast<float>(borders.drawn.first);
+    const auto drawn_end = static_cast<float>(borders.drawn.last + 1);
+    const auto nucleus = static_cast<float>(borders.nucleus.first);
+    const auto nucleus_end = static_cast<float>(borders.nucleus.last + 1);
     double before = 0, between = 0, rest = 0;
     row_.each([&](float logit, int token) {
-      const int bucket = bucket_at(mass_place(logit));
+      const float place = mass_place(logit);
       const double one = row_.quick_weight(logit);
-      if (bucket < borders.drawn.first)
+      if (place < drawn)
         before += one;
-      else if (bucket > borders.drawn.last && bucket < borders.nucleus.first)
+      else if (place >= drawn_end && place < nucleus)
         between += one;
       else
         rest += one;
-      if (borders.drawn.has(bucket) || borders.nucleus.has(bucket)) {
+      if ((place >= drawn && place < drawn_end) || (place >= nucleus && place < nucleus_end)) {
         const int at = atomicAdd(&memory_.listed, 1);
         if (at < kListSize) memory_.list[at] = logit_key(logit, token);
       }
@@ -193,7 +193,7 @@ class MassDraw {
   }
 
   /// First block only.
-  __device__ bool draw_from_candidates() {
+  __device__ bool draw_from_candidates(const MassBorders& borders) {
     const int listed = gather_lists();
     if (listed == 0) return false;
     sort_list(memory_.list, listed);
@@ -201,18 +201,24 @@ class MassDraw {
     for (const MassParts& part : memory_.parts)
       sum.before += part.before, sum.between += part.between, sum.rest += part.rest;
     const double total = sum.before + sum.between + sum.rest;
-    // Between the drawn token's candidates and the nucleus' lies what is not listed.
-    const int last_drawn = memory_.borders.drawn.last;
-    int mine = listed;
-    for (int i = threadIdx.x; i < listed; i += kSelectThreads)
-      if (bucket_at(mass_place(key_logit(memory_.list[i]))) > last_drawn) mine = min(mine, i);
-    const int gap = block_first(mine, listed, row_.scratch);
     double up_to[kListShare];
-    double of_list;
-    row_.weigh_list(listed, sum.before, of_list, up_to);
+    double mine = 0;
+#pragma unroll
+    for (int i = 0; i < kListShare; ++i) {
+      const int at = static_cast<int>(threadIdx.x) * kListShare + i;
+      up_to[i] = mine += at < listed ? row_.weight(memory_.list[at]) : 0;
+    }
+    // Between the drawn token's candidates and the nucleus' lies what is not listed.
+    int gap = 0;
+    for (int begin = 0; begin < listed; begin += kSelectThreads) {
+      const int at = begin + static_cast<int>(threadIdx.x);
+      gap += __syncthreads_count(at < listed &&
+                                 bucket_at(mass_place(key_logit(memory_.list[at]))) <= borders.drawn.last);
+    }
+    const double list_before = sum.before + block_sum_before(mine, row_.scratch);
 #pragma unroll
     for (int i = 0; i < kListShare; ++i)
-      if (static_cast<int>(threadIdx.x) * kListShare + i >= gap) up_to[i] += sum.between;
+      up_to[i] += list_before + (static_cast<int>(threadIdx.x) * kListShare + i >= gap ? sum.between : 0);
 
     int last = listed - 1;
     double kept = total;

@@ -60,10 +60,20 @@ struct alignas(16) SelectorMemory {
   BorderScratch border_scratch;
   // Written by the first block.
   bool done;
-  MassBorders borders;
   int bucket;
   double before;  // the mass, or number, of what comes before the bucket
   std::uint64_t key;
+};
+
+/// Of a thread's logits.
+struct Extremes {
+  float most = -INFINITY;  // NaN where one is
+  float least = INFINITY;  // but -infinity
+
+  __device__ void see(float logit) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(logit));
+    least = fminf(least, logit == -INFINITY ? INFINITY : logit);
+  }
 };
 
 /// One block's view of a row.
@@ -96,13 +106,21 @@ struct Row {
     const auto* const from = reinterpret_cast<const uint4*>(static_cast<const Element*>(args.logits) +
                                                             row * args.row_stride + first);
     const int vectors = (count + kVector - 1) / kVector;
+    Extremes seen;
 #pragma unroll 5
-    for (int i = threadIdx.x; i < vectors; i += kSelectThreads)
-      reinterpret_cast<uint4*>(share)[i] = __ldcs(from + i);
+    for (int i = threadIdx.x; i < vectors; i += kSelectThreads) {
+      const uint4 vector = __ldcs(from + i);
+      reinterpret_cast<uint4*>(share)[i] = vector;
+      if (choice.temperature == 0) continue;
+      const auto* const elements = reinterpret_cast<const Element*>(&vector);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        if (i * kVector + j < count) seen.see(static_cast<float>(elements[j]));
+    }
     for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory.histogram[i] = 0;
     if (threadIdx.x == 0) memory.listed = 0;
     __syncthreads();
-    find_largest();
+    find_largest(seen);
     max = key_logit(largest);
     scale = 1.0 / choice.temperature;
     bucket_scale = static_cast<float>(scale) * kBucketsPerE;
@@ -240,7 +258,7 @@ struct Row {
     return ::max(a >> 32, b >> 32) << 32 | ::max(a & 0xffffffffu, b & 0xffffffffu);
   }
 
-  __device__ void find_largest() {
+  __device__ void find_largest(const Extremes& seen) {
     const bool is_drawn = choice.temperature != 0;
     std::uint64_t block;
     if (!is_drawn) {
@@ -248,17 +266,10 @@ struct Row {
       each([&](float logit, int token) { mine = ::max(mine, logit_key(logit, token)); });
       block = block_max(mine, scratch);
     } else {  // which token it is does not matter, but how far the smallest is
-      float most = -INFINITY, least = INFINITY;
-      bool has_nan = false;
-      each([&](float logit, int) {
-        most = fmaxf(most, logit);
-        least = fminf(least, logit == -INFINITY ? INFINITY : logit);
-        has_nan |= isnan(logit);
-      });
-      mine = logit_key(has_nan ? NAN : most, 0);
+      mine = logit_key(seen.most, 0);
       const std::uint32_t high = __reduce_max_sync(~0u, static_cast<std::uint32_t>(mine >> 32));
       const std::uint32_t low =
-          __reduce_max_sync(~0u, static_cast<std::uint32_t>(logit_key(-least, 0) >> 32));
+          __reduce_max_sync(~0u, static_cast<std::uint32_t>(logit_key(-seen.least, 0) >> 32));
       if (threadIdx.x % 32 == 0)
         scratch.keys[threadIdx.x / 32] = static_cast<std::uint64_t>(high) << 32 | low;
       __syncthreads();

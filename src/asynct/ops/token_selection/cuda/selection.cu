@@ -48,8 +48,8 @@ __global__ void __cluster_dims__(kSelectBlocks, 1, 1) __launch_bounds__(kSelectT
   } else {
     const double point = uniform(row.choice.seed, row.choice.step);
     const bool is_by_mass = row.choice.top_k == 0 && row.choice.min_p == 0;
-    if (!(is_by_mass ? MassDraw<Element>(row, point).draw() : draw_from_head(row, point)))
-      draw_from_all(row, point);
+    if (is_by_mass && MassDraw<Element>(row, point).draw()) return;  // nobody reads another's memory then
+    if (is_by_mass || !draw_from_head(row, point)) draw_from_all(row, point);
   }
   cluster_sync();  // no block leaves while others read its memory
 }
