@@ -24,6 +24,12 @@ __device__ inline uint2 load_shared<uint2>(std::uint32_t from) {
   return v;
 }
 template <>
+__device__ inline std::uint32_t load_shared<std::uint32_t>(std::uint32_t from) {
+  std::uint32_t v;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(from));
+  return v;
+}
+template <>
 __device__ inline float4 load_shared<float4>(std::uint32_t from) {
   float4 v;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -48,6 +54,9 @@ __device__ inline void store_shared(std::uint32_t to, const uint2& v) {
 __device__ inline void store_shared(std::uint32_t to, std::uint32_t v) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
 }
+__device__ inline void store_shared(std::uint32_t to, std::uint16_t v) {
+  asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(v) : "memory");
+}
 __device__ inline void store_shared(std::uint32_t to, const float4& v) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
@@ -61,6 +70,7 @@ __device__ inline void store_shared(std::uint32_t to, float v) {
 
 // The same under names of their own, as attention and products call them.
 __device__ inline uint4 load_shared(std::uint32_t from) { return load_shared<uint4>(from); }
+__device__ inline std::uint32_t load_shared_4(std::uint32_t from) { return load_shared<std::uint32_t>(from); }
 __device__ inline uint2 load_shared_8(std::uint32_t from) { return load_shared<uint2>(from); }
 __device__ inline float4 load_shared_floats(std::uint32_t from) { return load_shared<float4>(from); }
 __device__ inline float2 load_pair(std::uint32_t from) { return load_shared<float2>(from); }

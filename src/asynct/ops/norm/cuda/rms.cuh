@@ -218,7 +218,9 @@ void run_rms(const char* name, const typename Op::Args& args, std::int64_t rows,
                                                .heads = Divider(heads),
                                                .pieces = Divider(dims / Op::kVector),
                                                .half_pieces = Divider(std::max(1, dims / (2 * Op::kVector)))};
-  prepare<rms_kernel<Op>>(rms_stride(kMostRmsDims) * static_cast<int>(sizeof(float)));
+  constexpr int kWithoutAsking = 48 * 1024;
+  if (grid.shared_bytes > kWithoutAsking)
+    prepare<rms_kernel<Op>>(rms_stride(kMostRmsDims) * static_cast<int>(sizeof(float)));
   launch_overlapped(rms_kernel<Op>, name, dim3(static_cast<unsigned>(grid.blocks)), dim3(kRmsThreads), launch,
                     stream, grid.shared_bytes);
 }
