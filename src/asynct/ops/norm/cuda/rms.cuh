@@ -56,10 +56,10 @@ class RmsBlock {
     for (int begin = threadIdx.x; begin < all; begin += kAhead * kRmsThreads) {
       float x[kAhead][kVector];
 #pragma unroll
-      for (int ahead = 0; ahead < kAhead; ++ahead) {  // no branch: no read waits for the one before
-        const int i = min(begin + ahead * kRmsThreads, all - 1);
+      for (int ahead = 0; ahead < kAhead; ++ahead) {
+        const int i = begin + ahead * kRmsThreads;
         const int vector = pieces_.quotient(i);
-        read(row_of(vector), head_of(vector), pieces_.remainder(i) * kVector, x[ahead]);
+        if (i < all) read(row_of(vector), head_of(vector), pieces_.remainder(i) * kVector, x[ahead]);
       }
 #pragma unroll
       for (int ahead = 0; ahead < kAhead; ++ahead) {
@@ -151,8 +151,9 @@ class RmsBlock {
       float gamma[kAhead][kVector] = {};
 #pragma unroll
       for (int ahead = 0; ahead < kAhead; ++ahead) {
-        const int i = min(begin + ahead * kRmsThreads, all - 1);
-        if (norm != nullptr) load_channels(norm->gamma, pieces_.remainder(i) * kVector, gamma[ahead]);
+        const int i = begin + ahead * kRmsThreads;
+        if (i < all && norm != nullptr)
+          load_channels(norm->gamma, pieces_.remainder(i) * kVector, gamma[ahead]);
       }
 #pragma unroll
       for (int ahead = 0; ahead < kAhead; ++ahead) {

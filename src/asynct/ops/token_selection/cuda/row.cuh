@@ -107,21 +107,15 @@ struct Row {
                                                             row * args.row_stride + first);
     const int vectors = (count + kVector - 1) / kVector;
     Extremes seen;
-    constexpr int kAhead = 5;  // loads in flight: no branch lies between them
-    for (int begin = threadIdx.x; begin < vectors; begin += kAhead * kSelectThreads) {
-      uint4 ahead[kAhead];
+#pragma unroll 5
+    for (int i = threadIdx.x; i < vectors; i += kSelectThreads) {
+      const uint4 vector = __ldcs(from + i);
+      reinterpret_cast<uint4*>(share)[i] = vector;
+      if (choice.temperature == 0) continue;
+      const auto* const elements = reinterpret_cast<const Element*>(&vector);
 #pragma unroll
-      for (int j = 0; j < kAhead; ++j) ahead[j] = __ldcs(from + min(begin + j * kSelectThreads, vectors - 1));
-#pragma unroll
-      for (int j = 0; j < kAhead; ++j) {
-        const int i = min(begin + j * kSelectThreads, vectors - 1);
-        reinterpret_cast<uint4*>(share)[i] = ahead[j];
-        if (choice.temperature == 0) continue;
-        const auto* const elements = reinterpret_cast<const Element*>(&ahead[j]);
-#pragma unroll
-        for (int k = 0; k < kVector; ++k)
-          if (i * kVector + k < count) seen.see(static_cast<float>(elements[k]));
-      }
+      for (int j = 0; j < kVector; ++j)
+        if (i * kVector + j < count) seen.see(static_cast<float>(elements[j]));
     }
     for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory.histogram[i] = 0;
     if (threadIdx.x == 0) memory.listed = 0;
