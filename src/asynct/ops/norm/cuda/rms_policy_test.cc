@@ -23,7 +23,7 @@ TEST(RmsGrid, covers_everything) {
 TEST(RmsGrid, leaves_no_multiprocessor_idle_for_few) {
   EXPECT_EQ(rms_grid(200, 64).blocks, 200);
   EXPECT_GE(rms_grid(2000, 64).blocks, kRmsFewBlocks);
-  EXPECT_EQ(rms_grid(1 << 20, 1024).vectors, 4);
+  EXPECT_EQ(rms_grid(1 << 20, 1024).vectors, 2);
 }
 
 }  // namespace
