@@ -8,9 +8,8 @@
 namespace asynct::cuda {
 
 inline constexpr std::int32_t kRmsThreads = 128;
-inline constexpr std::int32_t kRmsLanes = 16;  // of a vector's sum: the CPU's
-inline constexpr std::int32_t kRmsElements =
-    2048;  // of a block that has several vectors: 16 a thread, faster than 32
+inline constexpr std::int32_t kRmsLanes = 16;            // of a vector's sum: the CPU's
+inline constexpr std::int32_t kRmsElements = 2048;       // of a block that has several vectors
 inline constexpr std::int32_t kRmsFewBlocks = 2 * 132;   // of fewer, multiprocessors would have nothing to do
 inline constexpr std::int32_t kMostRmsDims = 56 * 1024;  // what a block's shared memory holds
 
