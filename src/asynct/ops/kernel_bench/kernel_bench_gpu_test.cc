@@ -106,6 +106,7 @@ TEST(KernelBench, what_cannot_be_allocated_is_a_line_of_its_own) {
   options.prefill.clear();
   options.mixed.clear();
   options.linear.clear();
+  options.layer.clear();
   options.quick = true;
   const Report report = run_kernel_bench(options, [](const std::string&) {});
   ASSERT_EQ(report.results.size(), 5u);  // two variants of decode each, and what reading takes
@@ -121,6 +122,7 @@ TEST(KernelBench, times_our_projections_beside_the_librarys) {
   options.decode.clear();
   options.prefill.clear();
   options.mixed.clear();
+  options.layer.clear();
   options.linear = {{5, 256, 128}, {700, 256, 128}, {5, 256, 72}};
   options.quick = true;
   const Report report = run_kernel_bench(options, [](const std::string&) {});
@@ -133,6 +135,23 @@ TEST(KernelBench, times_our_projections_beside_the_librarys) {
     EXPECT_GT(ours[static_cast<std::size_t>(i)]->bursts.seconds.median, 0);
   }
   EXPECT_NE(ours[2]->error.find("72 inputs"), std::string::npos) << ours[2]->error;
+}
+
+TEST(KernelBench, runs_what_a_layer_has_besides_attention_and_products) {
+  KernelBenchOptions options;
+  options.decode.clear();
+  options.prefill.clear();
+  options.mixed.clear();
+  options.linear.clear();
+  options.layer = {{33, 64, 4, 2, 64, 96, 5003}};
+  options.quick = true;
+  const Report report = run_kernel_bench(options, [](const std::string&) {});
+  ASSERT_EQ(report.results.size(), 20u);  // 13 kernels, and what reading takes of each of 7 groups
+  for (const Result& result : report.results) {
+    EXPECT_EQ(result.error, "") << result.kernel << " " << result.variant;
+    EXPECT_GT(result.bursts.seconds.median, 0) << result.kernel << " " << result.variant;
+    EXPECT_GT(result.floor.bytes, 0) << result.kernel << " " << result.variant;
+  }
 }
 
 }  // namespace

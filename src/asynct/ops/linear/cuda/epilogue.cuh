@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "asynct/ops/cuda/vector.cuh"
+#include "asynct/ops/feed_forward/cuda/reglu.cuh"
 #include "asynct/ops/linear/cuda/args.h"
+#include "asynct/ops/norm/cuda/dyht.cuh"
 
 // What becomes of a product's sums, two adjacent outputs of a row at a time, n even. Two kinds of operands
 // are read ahead: load_factors() weights, at any time, load_before() what kernels before have written, when
@@ -33,13 +35,12 @@ __device__ inline void store_outputs(const StoreFloat& to, int row, int n, float
   *reinterpret_cast<float2*>(to.out + row * to.stride + n) = {a, b};
 }
 
-__device__ inline std::uint16_t reglu(float gate, float up) {
-  const float product = (gate < 0 ? 0.F : gate) * up;  // a NaN gate stays
-  return __bfloat16_as_ushort(__float2bfloat16_rn(product));
+__device__ inline std::uint16_t rounded_reglu(float gate, float up) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(reglu(gate, up)));
 }
 __device__ inline void store_outputs(const StoreReglu& to, int row, int n, float gate, float up, Nothing,
                                      Nothing) {
-  to.out[row * to.stride + n / 2] = reglu(gate, up);
+  to.out[row * to.stride + n / 2] = rounded_reglu(gate, up);
 }
 
 struct DyhtFactors {
@@ -52,14 +53,12 @@ __device__ inline DyhtFactors load_dyht(const DyhtView& norm, int n) {
   return {pair(norm.alpha), pair(norm.gamma), norm.beta == nullptr ? float2{0, 0} : pair(norm.beta)};
 }
 
-__device__ inline float dyht(const DyhtView& norm, float alpha, float beta, float gamma, float x) {
+__device__ inline float2 apply_dyht(const DyhtView& norm, const DyhtFactors& f, float2 x) {
   if (norm.alpha == nullptr) return x;
-  const float t = __fadd_rn(__fmul_rn(alpha, x), beta);
-  return gamma * (t < norm.low ? norm.low : t > norm.high ? norm.high : t);
-}
-
-__device__ inline float2 dyht(const DyhtView& norm, const DyhtFactors& f, float2 x) {
-  return {dyht(norm, f.alpha.x, f.beta.x, f.gamma.x, x.x), dyht(norm, f.alpha.y, f.beta.y, f.gamma.y, x.y)};
+  const auto apply = [&norm](float alpha, float beta, float gamma, float value) {
+    return dyht(alpha, beta, norm.beta != nullptr, gamma, norm.low, norm.high, value);
+  };
+  return {apply(f.alpha.x, f.beta.x, f.gamma.x, x.x), apply(f.alpha.y, f.beta.y, f.gamma.y, x.y)};
 }
 
 struct ResidualFactors {
@@ -78,13 +77,13 @@ __device__ inline float2 load_before(const AddResidual& to, int row, int n) {
 /// The new residual of two outputs.
 __device__ inline std::uint32_t add_to(const AddResidual& to, float a, float b, const DyhtFactors& post,
                                        float2 before) {
-  const float2 added = dyht(to.post, post, {a, b});
-  return pack<__nv_bfloat16>(before.x + added.x, before.y + added.y);
+  const float2 added = apply_dyht(to.post, post, {a, b});
+  return pack<__nv_bfloat16>(__fadd_rn(before.x, added.x), __fadd_rn(before.y, added.y));
 }
 /// The next input where the residual is `sum`.
 __device__ inline std::uint32_t next_of(const AddResidual& to, std::uint32_t sum,
                                         const DyhtFactors& factors) {
-  const float2 next = dyht(to.next, factors, unpack<__nv_bfloat16>(sum));
+  const float2 next = apply_dyht(to.next, factors, unpack<__nv_bfloat16>(sum));
   return pack<__nv_bfloat16>(next.x, next.y);
 }
 __device__ inline void store_outputs(const AddResidual& to, int row, int n, float a, float b,

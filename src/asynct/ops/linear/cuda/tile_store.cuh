@@ -77,7 +77,7 @@ struct StagedRows {
     __syncwarp();
     const bool whole = to.whole_pieces();
     for_pieces([&](int row, int column) {
-      const uint4 v = load_shared(at(row, column));
+      const uint4 v = load_shared<uint4>(at(row, column));
       if (!to.has(row, column)) return;
       if (whole && column + 8 <= to.columns) {
         *reinterpret_cast<uint4*>(to.at(row, column)) = v;
@@ -168,7 +168,7 @@ class TileStore<kOutputs, StoreReglu> {
 #pragma unroll
       for (int h = 0; h < 2; ++h)
         store_shared(to + 8 * h * StagedRows<kOutputs / 2>::kRowBytes + 8 * j,
-                     reglu(sums[4 * j + 2 * h], sums[4 * j + 2 * h + 1]));
+                     rounded_reglu(sums[4 * j + 2 * h], sums[4 * j + 2 * h + 1]));
     staged_.store({to_.out + at.row * to_.stride + at.output / 2, to_.stride, at.rows - at.row,
                    (at.outputs - at.output) / 2});
   }
