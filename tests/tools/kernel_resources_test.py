@@ -27,7 +27,7 @@ ALLOWED = {
     r"mixed_kernel<.*PrefillTraits<\w+, 128, 3, true>>": 92,
     r"stream_kernel<.*>": 0,
     r"slice_kernel<.*>": 0,
-    r"tile_kernel<TileTraits<128, 192, true>, AddResidual>": 496,  # when it stores, not when it multiplies
+    r"tile_kernel<TileTraits<128, 192, true>, AddResidual>": 616,  # when it stores, not when it multiplies
     r"tile_kernel<(?!TileTraits<128, 192, true>, AddResidual).*>": 0,
 }
 
