@@ -25,14 +25,14 @@ namespace {
 template <class Traits>
 __global__ void __launch_bounds__(Traits::kThreads, plain_few_blocks(Traits::kDim))
     plain_few_kernel(const __grid_constant__ PlainArgs args, const int pool_size) {
-  extern __shared__ uint4 shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   PlainFew<Traits>(args, shared_address(shared), args.few[blockIdx.x]).run(pool_size);
 }
 
 template <class Traits>
 __global__ void __launch_bounds__(Traits::kThreads, plain_many_blocks(Traits::kDim))
     plain_many_kernel(const __grid_constant__ PlainArgs args, const int pool_size) {
-  extern __shared__ uint4 shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   PlainMany<Traits> many(args, shared_address(shared));
   const int blocks = static_cast<int>(gridDim.x);
   const int block = static_cast<int>(blockIdx.x);

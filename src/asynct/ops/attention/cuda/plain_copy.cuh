@@ -29,13 +29,19 @@ __device__ inline int plain_row_of(int key) {
   return (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
 }
 
-/// Where lane i finds its row of matrix i / 8 of the 16 x 16 operand that begins at a row's 16-byte piece.
-/// Piece p of row r lies where p ^ (r % 8) would. kTransposed: rows are the sum's depth.
+/// Where lane i finds its row of matrix i / 8 of an operand, from a tile's first byte on: 16 keys and the
+/// first 16 columns. Piece p of 16 bytes of row r lies where p ^ (r % 8) would. kTransposed: rows are the
+/// sum's depth.
 template <class Traits, bool kTransposed>
-__device__ inline std::uint32_t plain_operand(std::uint32_t tile, int piece, int lane) {
+__device__ inline std::uint32_t plain_operand_row(int lane) {
   const int row = kTransposed ? lane & 15 : (lane & 7) + (lane >> 4) * 8;
-  const int next = kTransposed ? lane >> 4 : lane >> 3 & 1;
-  return tile + row * Traits::kRowBytes + (((piece + next) ^ (row & 7)) << 4);
+  const int piece = kTransposed ? lane >> 4 : lane >> 3 & 1;
+  return row * Traits::kRowBytes + ((piece ^ (row & 7)) << 4);
+}
+
+/// The same of columns 16 i on, given where the first are. Tiles begin at multiples of 128 bytes.
+__device__ inline std::uint32_t plain_columns(std::uint32_t first, int i) {
+  return (first ^ (i % 4 << 5)) + i / 4 * 128;
 }
 
 /// Brings a unit's stages of keys and values to shared memory, all warps together: each warp some keys, lanes
@@ -68,6 +74,7 @@ class PlainCopies {
     look_up(key);
     copy(0);
     look_up(key + Traits::kKeys);
+#pragma unroll 1
     for (int stage = 0; key < last_key; stage ^= 1, key += Traits::kKeys) {
       copy_async_wait<0>();
       __syncthreads();  // all copies of this stage have come, the other one is left

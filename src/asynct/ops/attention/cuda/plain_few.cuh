@@ -67,12 +67,13 @@ class PlainFew {
       store_shared(weights_ + 512 * warp_ + 16 * lane_, make_uint4(a[0][0], a[0][1], a[0][2], a[0][3]));
     }
     __syncthreads();
+    std::uint32_t a[Traits::kTiles][4];
 #pragma unroll
     for (int tile = 0; tile < Traits::kTiles; ++tile) {
       const uint4 packed = load_shared(weights_ + 512 * tile + 16 * lane_);
-      const std::uint32_t a[4] = {packed.x, packed.y, packed.z, packed.w};
-      plain_add_values<Traits>(values + tile * Traits::kTileBytes, kColumns * warp_, lane_, a, sums_);
+      a[tile][0] = packed.x, a[tile][1] = packed.y, a[tile][2] = packed.z, a[tile][3] = packed.w;
     }
+    rows_.add_values(values, kColumns / 16 * warp_, a, sums_);
   }
 
   /// Of a tile's last four keys and this lane's row. A stage's last tile is read in the next stage, too: two

@@ -14,7 +14,6 @@ class PlainMany {
   __device__ PlainMany(const PlainArgs& args, std::uint32_t shared)
       : args_(args),
         shared_(shared),
-        lane_(static_cast<int>(threadIdx.x) % 32),
         rows_(args),
         chunk_sums_(args.sums + (std::int64_t{2} * blockIdx.x * kPlainRows) * Traits::kDim + 4 * threadIdx.x),
         span_sums_(chunk_sums_ + kPlainRows * Traits::kDim) {}
@@ -44,9 +43,7 @@ class PlainMany {
     std::uint32_t a[Traits::kTiles][4];
     rows_.score(keys, x);
     rows_.weigh(pool_size, key, x, a);
-#pragma unroll
-    for (int tile = 0; tile < Traits::kTiles; ++tile)
-      plain_add_values<Traits>(values + tile * Traits::kTileBytes, 0, lane_, a[tile], sums_);
+    rows_.add_values(values, 0, a, sums_);
   }
 
   /// Adds the sums of the chunks before to the chunk's; keeps the result, or leaves it with the last chunk. A
@@ -86,7 +83,6 @@ class PlainMany {
 
   const PlainArgs& args_;
   const std::uint32_t shared_;
-  const int lane_;
   PlainRows<Traits> rows_;
   float* const chunk_sums_;
   float* const span_sums_;

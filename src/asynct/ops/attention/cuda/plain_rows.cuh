@@ -17,6 +17,8 @@ class PlainRows {
   __device__ PlainRows(const PlainArgs& args)
       : args_(args),
         lane_(static_cast<int>(threadIdx.x) % 32),
+        key_row_(plain_operand_row<Traits, false>(lane_)),
+        value_row_(plain_operand_row<Traits, true>(lane_)),
         most_(pack<Element>(args.form.most, args.form.most)) {}
 
   /// Rows `row` to row + 15 of a unit of `rows` rows, whose first token is `step_row` of the step.
@@ -57,7 +59,7 @@ class PlainRows {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         std::uint32_t b[4];
-        load_matrices(b, plain_operand<Traits, false>(keys + tile * Traits::kTileBytes, 2 * i, lane_));
+        load_matrices(b, plain_columns(keys + key_row_, i) + tile * Traits::kTileBytes);
         multiply_add<Element>(scores[tile][0], query_[i], b[0], b[1]);
         multiply_add<Element>(scores[tile][1], query_[i], b[2], b[3]);
       }
@@ -91,6 +93,22 @@ class PlainRows {
       default:
         return weigh_pool<5>(key, scores, weights);
     }
+  }
+
+  /// sums += weights x values of kTiles tiles, for kCount times 8 columns from 16 `block` on.
+  template <int kTiles, int kCount>
+  __device__ void add_values(std::uint32_t values, int block, const std::uint32_t (&weights)[kTiles][4],
+                             float (&sums)[kCount][4]) const {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (int i = 0; i < kCount / 2; ++i) {
+        std::uint32_t b[4];
+        load_matrices_transposed(b,
+                                 plain_columns(values + value_row_, block + i) + tile * Traits::kTileBytes);
+        multiply_add<Element>(sums[2 * i], weights[tile], b[0], b[1]);
+        multiply_add<Element>(sums[2 * i + 1], weights[tile], b[2], b[3]);
+      }
   }
 
   /// Columns `column` to column + 7 of both rows.
@@ -130,7 +148,10 @@ class PlainRows {
         const float4 values = pooled_values(scores[tile], half);
         const float r[4] = {values.x, values.y, values.z, values.w};
         float sum[4], a[4];
-        pool<kPool>(r, history[half], lane_, sum);
+        int lane = lane_;
+        asm volatile(""
+                     : "+r"(lane));  // else the compiler branches on who is a quad's first, around shuffles
+        pool<kPool>(r, history[half], lane, sum);
         const int left = limit_[half] - (key + tile * kTileKeys + 4 * (lane_ & 3));
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -147,6 +168,7 @@ class PlainRows {
 
   const PlainArgs& args_;
   const int lane_;
+  const std::uint32_t key_row_, value_row_;  // in a tile
   const std::uint32_t most_;
 
   // Of the unit.
@@ -156,18 +178,5 @@ class PlainRows {
   float history_[2][kMostPool - 1];
   std::uint32_t query_[Traits::kDim / 16][4];
 };
-
-/// sums[i] += weights x values of one tile, for kCount times 8 columns from `column` on.
-template <class Traits, int kCount>
-__device__ inline void plain_add_values(std::uint32_t values, int column, int lane,
-                                        const std::uint32_t (&weights)[4], float (&sums)[kCount][4]) {
-#pragma unroll
-  for (int i = 0; i < kCount; i += 2) {
-    std::uint32_t b[4];
-    load_matrices_transposed(b, plain_operand<Traits, true>(values, column / 8 + i, lane));
-    multiply_add<typename Traits::Element>(sums[i], weights, b[0], b[1]);
-    multiply_add<typename Traits::Element>(sums[i + 1], weights, b[2], b[3]);
-  }
-}
 
 }  // namespace asynct::cuda
