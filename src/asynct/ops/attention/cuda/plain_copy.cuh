@@ -68,8 +68,10 @@ class PlainCopies {
     token_bytes_ = 2 * view.token_stride;
     block_bytes_ = 2 * view.block_stride;
     base_ = static_cast<const char*>(view.data) + 2 * kv_head * view.head_stride;
-    if (args_.block_table == nullptr) base_ += args_.first_key[sequence] * token_bytes_;
-    table_ = args_.block_table + static_cast<std::int64_t>(sequence) * args_.max_blocks;
+    if (args_.block_table == nullptr)
+      base_ += args_.first_key[sequence] * token_bytes_;
+    else
+      table_ = args_.block_table + static_cast<std::int64_t>(sequence) * args_.max_blocks;
 
     look_up(key);
     copy(0);
@@ -139,7 +141,7 @@ class PlainCopies {
   int first_, last_;
   std::int64_t token_bytes_, block_bytes_;
   const char* base_;
-  const std::int32_t* table_;
+  const std::int32_t* table_ = nullptr;
   const char* row_;
 };
 

@@ -182,7 +182,7 @@ TEST(Plain, all_pools_groups_and_block_sizes_equal_the_reference) {
         PlainSetting setting = plain_setting(random);
         setting.config.head_dim = dims;
         setting.config.pool_size = pool;
-        setting.config.kv_heads = 2;
+        setting.config.kv_heads = pick(random, 1, 2);
         set_group(setting, group);
         setting.block_size = pick_of<std::int32_t>(random, {1, 8, 16, 24, 64});
         const std::vector<TestSequence> sequences = {sequence_of(random, setting, 1030, 1),
@@ -200,8 +200,8 @@ TEST(Plain, many_units_a_block_equal_the_reference) {
     set_group(setting, 8);
     std::vector<TestSequence> sequences;
     for (int i = 0; i < 450; ++i)
-      sequences.push_back(sequence_of(random, setting, i % 50 == 0 ? 1200 : pick(random, 3, 100), 3));
-    for (int i = 0; i < 100; ++i) sequences.push_back(sequence_of(random, setting, pick(random, 2, 100), 1));
+      sequences.push_back(sequence_of(random, setting, i % 150 == 0 ? 1200 : pick(random, 3, 60), 3));
+    for (int i = 0; i < 100; ++i) sequences.push_back(sequence_of(random, setting, pick(random, 2, 60), 1));
     expect_close(setting, sequences, plain(setting, sequences));
   }
 }
