@@ -119,9 +119,12 @@ PrefillRunner::PrefillRunner(const AttentionStep& step) : step_(step) {
   factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
   span_sums_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(multiprocessors() * cuda::kPrefillRows) *
                                          static_cast<std::size_t>(config.head_dim));
+  taken_ = cuda::DeviceBuffer<std::uint32_t>(2);
+  taken_.fill_bytes(0);
   args_ = {.out_stride = std::int64_t{config.heads} * config.head_dim,
            .factors = factors_.data(),
            .units = units_.data(),
+           .taken = taken_.data(),
            .span_sums = span_sums_.data(),
            .unit_count = static_cast<std::int32_t>(plan_.units.size()),
            .max_blocks = step.max_blocks,

@@ -190,12 +190,15 @@ struct PrefillLaunch {
         DeviceBuffer<float>(static_cast<std::size_t>(std::int64_t{256} * kPrefillRows * config.head_dim));
     out.fill_bytes(0xFF);
     span_sums.fill_bytes(0xFF);
+    taken = DeviceBuffer<std::uint32_t>(2);
+    taken.fill_bytes(0);
     const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
     args = {.out = out.data(),
             .out_stride = columns,
             .block_table = step.table.data(),
             .factors = step.factors.data(),
             .units = units.data(),
+            .taken = taken.data(),
             .span_sums = span_sums.data(),
             .unit_count = static_cast<std::int32_t>(plan.units.size()),
             .max_blocks = step.max_blocks,
@@ -219,6 +222,7 @@ struct PrefillLaunch {
   DeviceBuffer<PrefillUnit> units;
   DeviceBuffer<std::uint16_t> out;
   DeviceBuffer<float> span_sums;
+  DeviceBuffer<std::uint32_t> taken;
   PrefillArgs args;
 };
 

@@ -23,8 +23,6 @@ std::string refusal(const AttentionCase& wanted, bool is_decode) {
     reason << "keys and values without blocks";
   else if (!power_of_two(wanted.block_size) || wanted.block_size < (is_decode ? 8 : 16))
     reason << "blocks of " << wanted.block_size << " tokens";
-  else if (!is_decode && wanted.dtype != DType::bf16)
-    reason << "prefill of dtype " << name(wanted.dtype);
   else if (!is_decode && !power_of_two(wanted.group))
     reason << "prefill with " << wanted.group << " query heads a KV head";
   return reason.str();

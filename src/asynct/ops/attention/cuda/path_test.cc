@@ -16,6 +16,8 @@ TEST(AttentionPath, is_the_fastest_that_takes_a_case) {
   EXPECT_EQ(choice(wanted), "decode for sm_90a");
   wanted.tokens = 9;
   EXPECT_EQ(choice(wanted), "prefill for sm_90a");
+  wanted.dtype = DType::f16;
+  EXPECT_EQ(choice(wanted), "prefill for sm_90a");
   EXPECT_EQ(choice({.dtype = DType::f16, .head_dim = 64, .group = 7, .block_size = 8}), "decode for sm_90a");
 }
 
@@ -44,9 +46,6 @@ TEST(AttentionPath, says_what_the_faster_ones_do_not_take) {
   wanted = prefill;
   wanted.group = 6;
   EXPECT_EQ(choice(wanted), "plain: prefill with 6 query heads a KV head");
-  wanted = prefill;
-  wanted.dtype = DType::f16;
-  EXPECT_EQ(choice(wanted), "plain: prefill of dtype fp16");
 }
 
 TEST(AttentionPath, is_an_error_when_none_takes_a_case) {

@@ -9,7 +9,7 @@
 #include "asynct/ops/cuda/error.h"
 
 // AsyncI for GPUs from sm_80 on and for what the kernels for sm_90a do not take: any group up to 16, blocks
-// of any size or none, heads of 256, fp16 prefill. Products of a warp and cp.async, nothing newer.
+// of any size or none, heads of 256. Products of a warp and cp.async, nothing newer.
 //
 // Floor: few rows, decode: 4 D bytes a key and KV head over the read rate; many rows, prefill: 4 D flops a
 // visible (row, key) pair at the rate of a warp's products.

@@ -276,7 +276,6 @@ PlainSetting hopper_setting(Random& random, bool is_prefill) {
   setting.config.head_dim = pick_of<int>(random, {64, 128});
   setting.block_size = pick_of<std::int32_t>(random, {16, 64});
   if (!is_prefill) return setting;
-  setting.dtype = DType::bf16;
   set_group(setting, pick_of<int>(random, {1, 2, 4, 8, 16}));
   return setting;
 }

@@ -20,7 +20,8 @@ struct DecodePlan {
              std::int32_t kv_heads, std::int32_t most_tokens = std::numeric_limits<std::int32_t>::max());
 };
 
-/// Prefill's work of one step, longest first.
+/// Prefill's work of one step, in sections of kSectionKeys so that keys and values are read from memory once,
+/// each longest first.
 struct PrefillPlan {
   std::vector<PrefillUnit> units;
 

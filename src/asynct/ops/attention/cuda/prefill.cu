@@ -61,9 +61,12 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
 void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                  cudaStream_t stream) {
   if (args.unit_count == 0) return;
-  if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
+  if (args.taken == nullptr) fail("prefill: no counters for the units that are taken, expected two zeros");
+  if (dtype != DType::bf16 && dtype != DType::f16)
+    fail("prefill: dtype ", name(dtype), ", expected bf16 or f16");
   by_head_dim("prefill", head_dim, [&]<int kDim>() {
     by_pool_size("prefill", pool_size, [&]<int kPool>() {
+      if (dtype == DType::f16) return launch<PrefillTraits<__half, kDim, kPool, false>>(args, stream);
       if (args.form.plain) return launch<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
       launch<PrefillTraits<__nv_bfloat16, kDim, kPool, false>>(args, stream);
     });

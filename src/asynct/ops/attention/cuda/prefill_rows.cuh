@@ -29,28 +29,26 @@ class PrefillRows {
 
   __device__ void run() {
     if (group_ == 1) end_turn();
-    for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
+    for (int round = 0; begin(layout_.wait_for_unit(round)); ++round) {
       layout_.wait_for_keys(key_count_);
-      begin(unit_of(round));
-      take_queries();
-      multiply();
-      write(unit_of(round));
+      if (has_rows_) {
+        take_queries();
+        multiply();
+        write(layout_.unit_of(round));
+      } else {
+        leave_unit();
+      }
     }
     if (group_ == 0) wait_for_turn();  // what the other one left
   }
 
  private:
-  __device__ PrefillUnit unit_of(int round) const {
-    PrefillUnit unit;
-    auto* const words = reinterpret_cast<uint4*>(&unit);
-    words[0] = load_shared(layout_.unit(round));
-    words[1] = load_shared(layout_.unit(round) + 16);
-    return unit;
-  }
-
-  __device__ void begin(const PrefillUnit& unit) {
+  /// False at the end of all units.
+  __device__ bool begin(const PrefillUnit& unit) {
+    if (unit.last_key == 0) return false;
     last_key_ = unit.last_key;
     first_position_ = unit.first_position;
+    has_rows_ = unit.token + (64 * group_ >> args_.group_shift) < unit.tokens;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_ + 8 * half;
@@ -61,6 +59,7 @@ class PrefillRows {
       factors_[half] = args_.factors[head];
       history_[half] = {};
     }
+    return true;
   }
 
   static constexpr int kBarrier = 1;  // and 2: of a warpgroup
@@ -110,13 +109,9 @@ class PrefillRows {
       }
       ++key_count_;
       if (tile >= whole)
-        weigh<true>(tile * Traits::kKeys, scores);
+        weigh<true>(tile, scores);
       else
-        weigh<false>(tile * Traits::kKeys, scores);
-      wgmma::wait<0>();
-      wgmma::touch(sum_);
-      if (tile > 0) end_tile(tile - 1, false);
-      round_weights(scores);
+        weigh<false>(tile, scores);
     }
     layout_.wait_for_values(value_count_);
     if (tiles * Traits::kKeys > last_key_) clear_values(tiles - 1);
@@ -126,12 +121,31 @@ class PrefillRows {
     end_tile(tiles - 1, true);
   }
 
+  /// A unit that ends before this warpgroup's rows: the other one has the matrix units for itself.
+  __device__ void leave_unit() {
+    if (lane_ == 0) barrier_arrive(layout_.key_free(key_count_));
+    ++key_count_;
+    for (int tile = prefill_tiles<Traits>(last_key_); tile > 0; --tile) {
+      wait_for_turn();
+      end_turn();
+      layout_.wait_for_keys(key_count_);
+      layout_.wait_for_values(value_count_);
+      __syncwarp();
+      if (lane_ == 0) {
+        barrier_arrive(layout_.key_free(key_count_));
+        barrier_arrive(layout_.value_free(value_count_));
+      }
+      ++key_count_;
+      ++value_count_;
+    }
+  }
+
   __device__ void score(Scores& scores) const {
     const std::uint64_t keys = wgmma::advance(keys_, key_count_ % Traits::kKeyStages * Traits::kTileBytes);
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kDim / 16; ++i)
-      wgmma::RegisterProduct<Traits::kKeys, 0>::multiply(
+      wgmma::RegisterProduct<Element, Traits::kKeys, 0>::multiply(
           query_[i], wgmma::advance(keys, i / 4 * Traits::kHalfBytes + i % 4 * 32), scores, i > 0);
     wgmma::commit();
   }
@@ -142,8 +156,8 @@ class PrefillRows {
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i)
-      wgmma::RegisterProduct<Traits::kDim, 1>::multiply(weights_[i], wgmma::advance(values, i * 16 * 128),
-                                                        sum_, accumulate || i > 0);
+      wgmma::RegisterProduct<Element, Traits::kDim, 1>::multiply(
+          weights_[i], wgmma::advance(values, i * 16 * 128), sum_, accumulate || i > 0);
     wgmma::commit();
   }
 
@@ -162,36 +176,49 @@ class PrefillRows {
     barrier_sync(kBarrier + group_, 128);
   }
 
-  /// Scores to weights in place, 16 keys at a time.
+  /// Scores to weights, 16 keys at a time, as the left operand of the product with values: the layouts agree.
+  /// The first half waits in place while the values of the tile before are added, whose weights lie there.
   template <bool kMasked>
-  __device__ void weigh(int first_key, Scores& scores) {
+  __device__ void weigh(int tile, Scores& scores) {
+    constexpr int kSteps = Traits::kKeys / 16;
 #pragma unroll
-    for (int i = 0; i < Traits::kKeys / 16; ++i) {
+    for (int i = 0; i < kSteps; ++i) {
+      weigh_step<kMasked>(tile * Traits::kKeys + 16 * i, i, scores);
+      if (i < Traits::kWaitStep) continue;
+      if (i == Traits::kWaitStep) {
+        wgmma::wait<0>();
+        wgmma::touch(sum_);
+        if (tile > 0) end_tile(tile - 1, false);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
-        float r[4], sum[4];
+        for (int j = 0; j < i; ++j) round_step(j, scores);
+      }
+      round_step(i, scores);
+    }
+  }
+
+  template <bool kMasked>
+  __device__ void weigh_step(int first_key, int i, Scores& scores) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
-        pool<Traits::kPool>(r, history_[half], lane_, sum);
-        const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
+    for (int half = 0; half < 2; ++half) {
+      const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
+      float r[4], sum[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const float a = Traits::kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
-                                                             : weight<false>(factors_[half], at(k), sum[k]);
-          at(k) = !kMasked || k <= left ? a : 0.f;
-        }
+      for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
+      pool<Traits::kPool>(r, history_[half], lane_, sum);
+      const int left = limit_[half] - (first_key + 4 * (lane_ & 3));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float a = Traits::kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
+                                                           : weight<false>(factors_[half], at(k), sum[k]);
+        at(k) = !kMasked || k <= left ? a : 0.f;
       }
     }
   }
 
-  /// Weights as the left operand of the product with values: the layouts agree.
-  __device__ void round_weights(const Scores& scores) {
+  __device__ void round_step(int i, const Scores& scores) {
 #pragma unroll
-    for (int i = 0; i < Traits::kKeys / 16; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        weights_[i][j] = pack_weights<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1], most_);
+    for (int j = 0; j < 4; ++j)
+      weights_[i][j] = pack_weights<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1], most_);
   }
 
   /// After a tile's values are added.
@@ -290,7 +317,8 @@ class PrefillRows {
   // Of the unit.
   int last_key_;  // keys that its last row sees
   int first_position_;
-  int limit_[2];  // last visible key of this thread's rows
+  bool has_rows_;  // this warpgroup
+  int limit_[2];   // last visible key of this thread's rows
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
   std::uint32_t query_[Traits::kDim / 16][4];
