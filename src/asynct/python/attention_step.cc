@@ -175,7 +175,9 @@ std::int64_t AttentionStep::partial_floats() const {
   return std::int64_t{slots_} * cuda::kDecodeRows * shape_.head_dim;
 }
 
-std::int64_t AttentionStep::arrived_words() const { return 2 * std::int64_t{slots_}; }
+std::int64_t AttentionStep::arrived_words() const {
+  return 2 * std::int64_t{slots_} + (prefill_room_ > 0 ? 2 : 0);  // what units are taken by follows decode's
+}
 
 std::int64_t AttentionStep::span_sum_floats(std::int32_t multiprocessors) const {
   const std::int32_t context = fixed_ ? limits_.context : longest_;
@@ -270,6 +272,7 @@ cuda::PrefillArgs AttentionStep::prefill_args(const StepMemory& memory, const La
                             .block_table = static_cast<const std::int32_t*>(memory.block_table.data),
                             .factors = static_cast<const cuda::HeadFactors*>(layer.factors.data),
                             .units = static_cast<const cuda::PrefillUnit*>(memory.units.data) + decode_room_,
+                            .taken = static_cast<std::uint32_t*>(memory.arrived.data) + 2 * slots_,
                             .span_sums = static_cast<float*>(memory.span_sums.data),
                             .unit_count = prefill_room_,
                             .max_blocks = static_cast<std::int32_t>(memory.block_table.stride[0]),

@@ -98,7 +98,7 @@ TEST(AttentionStep, fixed_launches_have_empty_units) {
                                  Lengths{{0, 1, 2, 3, 4}, {3000, 3000, 3000, 3000}}, Lengths{{0}, {}}}) {
     build(step, lengths);
     ASSERT_EQ(step.unit_rows(), decode_room + prefill_room);
-    EXPECT_EQ(step.arrived_words(), 2 * decode_room);
+    EXPECT_EQ(step.arrived_words(), 2 * decode_room + 2);
     EXPECT_EQ(step.partial_floats(), decode_room * cuda::kDecodeRows * 128);
     const auto decode = units_of<cuda::DecodeUnit>(step, 0, decode_room);
     for (std::size_t i = 0; i < decode.size(); ++i)

@@ -14,6 +14,7 @@ struct PrefillTraits {
   static constexpr int kDim = kHeadDim;
   static constexpr int kPool = kPoolSize;
   static constexpr bool kPlain = kIsPlain;
+  static constexpr bool kSoftmax = false;
   static constexpr int kRows = kPrefillRows;
   static constexpr int kGroups = kRows / 64;  // consumer warpgroups
   static constexpr int kThreads = 128 * (kGroups + 1);
@@ -34,6 +35,12 @@ struct PrefillTraits {
   static_assert(kKeyStages < 7, "places of units");
   static_assert(kRows == kKeys, "queries come through the ring of keys");
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
+};
+
+/// The softmax twin: the same but for what becomes of scores.
+template <class ElementType, int kHeadDim>
+struct SoftmaxTraits : PrefillTraits<ElementType, kHeadDim, 1, true> {
+  static constexpr bool kSoftmax = true;
 };
 
 template <class Traits>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "asynct/ops/attention/cuda/online_softmax.cuh"
 #include "asynct/ops/attention/cuda/prefill_layout.cuh"
 #include "asynct/ops/attention/cuda/weights.cuh"
 #include "asynct/ops/cuda/mma.cuh"
@@ -58,6 +59,7 @@ class PrefillRows {
       limit_[half] = min(unit.first_position + token, unit.last_key - 1);
       factors_[half] = args_.factors[head];
       history_[half] = {};
+      softmax_[half] = {};
     }
     return true;
   }
@@ -95,7 +97,7 @@ class PrefillRows {
       score(scores);
       if (tile > 0) {
         layout_.wait_for_values(value_count_);
-        add_values((tile - 1) % Traits::kChunkTiles != 0);
+        add_values(!begins_sum(tile - 1));
         end_turn();
         wgmma::wait<1>();
       } else {
@@ -108,17 +110,25 @@ class PrefillRows {
         barrier_arrive(layout_.key_free(key_count_));
       }
       ++key_count_;
-      if (tile >= whole)
+      if constexpr (Traits::kSoftmax) prepare_softmax(tile, scores);
+      if (tile >= whole && !Traits::kSoftmax)
         weigh<true>(tile, scores);
       else
         weigh<false>(tile, scores);
     }
     layout_.wait_for_values(value_count_);
     if (tiles * Traits::kKeys > last_key_) clear_values(tiles - 1);
-    add_values((tiles - 1) % Traits::kChunkTiles != 0);
+    add_values(!begins_sum(tiles - 1));
     wgmma::wait<0>();
     wgmma::touch(sum_);
     end_tile(tiles - 1, true);
+    if constexpr (Traits::kSoftmax) {
+      for (int half = 0; half < 2; ++half) factors_[half].gain /= sum_of_quad(softmax_[half].total);
+    }
+  }
+
+  __device__ static bool begins_sum(int tile) {
+    return Traits::kSoftmax ? tile == 0 : tile % Traits::kChunkTiles == 0;
   }
 
   /// A unit that ends before this warpgroup's rows: the other one has the matrix units for itself.
@@ -183,11 +193,15 @@ class PrefillRows {
     constexpr int kSteps = Traits::kKeys / 16;
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
-      weigh_step<kMasked>(tile * Traits::kKeys + 16 * i, i, scores);
+      if constexpr (Traits::kSoftmax)
+        soften_step(i, scores);
+      else
+        weigh_step<kMasked>(tile * Traits::kKeys + 16 * i, i, scores);
       if (i < Traits::kWaitStep) continue;
       if (i == Traits::kWaitStep) {
         wgmma::wait<0>();
         wgmma::touch(sum_);
+        if constexpr (Traits::kSoftmax) rescale_sum(tile);
         if (tile > 0) end_tile(tile - 1, false);
 #pragma unroll
         for (int j = 0; j < i; ++j) round_step(j, scores);
@@ -217,14 +231,51 @@ class PrefillRows {
 
   __device__ void round_step(int i, const Scores& scores) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      weights_[i][j] = pack_weights<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1], most_);
+    for (int j = 0; j < 4; ++j) {
+      const float low = scores[8 * i + 2 * j];
+      const float high = scores[8 * i + 2 * j + 1];
+      weights_[i][j] = Traits::kSoftmax ? pack<Element>(low, high) : pack_weights<Element>(low, high, most_);
+    }
+  }
+
+  // The twin's scores. Element e of 4 belongs to this thread's row e / 2.
+
+  /// Masks scores and takes the largest of each row.
+  __device__ void prepare_softmax(int tile, Scores& scores) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int left = limit_[half] - (tile * Traits::kKeys + 4 * (lane_ & 3));
+      float largest = -INFINITY;
+#pragma unroll
+      for (int i = 0; i < Traits::kKeys / 16; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          float& x = scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)];
+          x = 16 * i + k <= left ? x : -INFINITY;
+          largest = fmaxf(largest, x);
+        }
+      softmax_[half].see(largest_of_quad(largest), factors_[half].slope);
+    }
+  }
+
+  __device__ void soften_step(int i, Scores& scores) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      scores[8 * i + j] = softmax_[j >> 1 & 1].weight(scores[8 * i + j], factors_[j >> 1 & 1].slope);
+  }
+
+  /// The sum of the tiles before, where a row's largest score has grown.
+  __device__ void rescale_sum(int tile) {
+    if (tile == 0 || !__any_sync(~0u, softmax_[0].factor != 1 || softmax_[1].factor != 1)) return;
+#pragma unroll
+    for (int i = 0; i < Traits::kSums; ++i) sum_[i] *= softmax_[i >> 1 & 1].factor;
   }
 
   /// After a tile's values are added.
   __device__ void end_tile(int tile, bool last) {
     if (lane_ == 0) barrier_arrive(layout_.value_free(value_count_));
     ++value_count_;
+    if (Traits::kSoftmax) return;
     if (last || (tile + 1) % Traits::kChunkTiles == 0) end_chunk(tile / Traits::kChunkTiles, last);
   }
 
@@ -321,6 +372,7 @@ class PrefillRows {
   int limit_[2];   // last visible key of this thread's rows
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
+  OnlineSoftmax softmax_[2];
   std::uint32_t query_[Traits::kDim / 16][4];
   std::uint32_t weights_[Traits::kKeys / 16][4];
   float sum_[Traits::kSums];  // of the chunk
