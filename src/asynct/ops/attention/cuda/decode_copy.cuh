@@ -80,10 +80,7 @@ class DecodeCopies {
           from += kRows * args_.value.token_stride;
         }
       }
-      if constexpr (kNeeded) {
-        __syncwarp();
-        if (lane_ == 0) barrier_arrive(layout_.weight_free(n));
-      }
+      if constexpr (kNeeded) barrier_arrive(layout_.weight_free(n));
       copy_async_arrive(layout_.value_full(n));
     });
   }
