@@ -1,6 +1,7 @@
 // Decode against the double reference, and against itself: bits do not depend on what runs beside.
 
 #include "asynct/ops/attention/cuda/gpu_test_case.h"
+#include "asynct/ops/attention/cuda/value_density.h"
 
 namespace asynct::cuda {
 namespace {
@@ -204,6 +205,31 @@ TEST(DecodeSkips, counts_keys_that_are_seen_and_needed) {
       EXPECT_EQ(count >> 32, launches * 2 * (1500 + 70 + 2100));
       EXPECT_EQ(count & 0xFFFFFFFF, launches * 2 * (500 + 70));
     }
+  }
+}
+
+/// As a runner does it: the choice follows what was counted and changes no bit.
+TEST(DecodeSkips, are_chosen_by_what_was_counted) {
+  Random random(13);
+  const Setting setting = half_dead_setting(128, 0.5F);
+  ValueDensity density;
+  std::uint64_t counted = 0;
+  for (const std::int32_t dead : {2500, 0}) {
+    DecodeLaunch launch(setting, {half_dead_sequence(random, setting, 3000, dead)});
+    launch.value_count.upload({&counted, 1});
+    DecodeArgs args = launch.args;
+    args.value_count = launch.value_count.data();
+    std::vector<std::uint16_t> before;
+    for (int step = 0; step < 60; ++step) {
+      args.skip_values = density.skips();
+      run_decode(args, setting.dtype, 128, setting.config.pool_size, nullptr);
+      const std::vector<std::uint16_t> out = launch.out.download();
+      EXPECT_TRUE(step == 0 || out == before) << "step " << step;
+      before = out;
+      counted = launch.value_count.download()[0];
+      density.observe(counted);
+    }
+    EXPECT_EQ(density.skips(), dead > 0) << density.estimate();
   }
 }
 

@@ -6,11 +6,6 @@ namespace {
 // Of the past at each reading: the last ten make two thirds of the estimate.
 constexpr double kKept = 0.9;
 
-// Measured on an H200 (docs/notes/hopper-attention.md): both ways take equally long between these. The gap
-// keeps a layer at the border from changing its launch each step.
-constexpr double kSkipBelow = 0.8;
-constexpr double kAllAbove = 0.9;
-
 }  // namespace
 
 void ValueDensity::observe(std::uint64_t count) {

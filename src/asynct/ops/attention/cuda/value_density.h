@@ -12,6 +12,11 @@ namespace asynct::cuda {
 /// event has passed, which is a plan or two later. Nobody resets it, so a copy may be left out.
 class ValueDensity {
  public:
+  /// Measured on an H200 (docs/notes/hopper-attention.md): both ways take equally long at 0.99. The gap keeps
+  /// a layer at the border from changing its launch each step.
+  static constexpr double kSkipBelow = 0.97;
+  static constexpr double kAllAbove = 0.99;
+
   /// A later reading of the layer's DecodeArgs::value_count; the launches since the one before saw less than
   /// 2^32 keys.
   void observe(std::uint64_t count);
