@@ -12,10 +12,10 @@ namespace asynct::cuda {
 /// event has passed, which is a plan or two later. Nobody resets it, so a copy may be left out.
 class ValueDensity {
  public:
-  /// Measured on an H200 (docs/notes/hopper-attention.md): both ways take equally long at 0.99. The gap keeps
-  /// a layer at the border from changing its launch each step.
-  static constexpr double kSkipBelow = 0.97;
-  static constexpr double kAllAbove = 0.99;
+  /// Measured on an H200 (docs/notes/hopper-attention.md): both ways take equally long at 0.95 to 0.99. The
+  /// gap keeps a layer at the border from changing its launch each step.
+  static constexpr double kSkipBelow = 0.94;
+  static constexpr double kAllAbove = 0.97;
 
   /// A later reading of the layer's DecodeArgs::value_count; the launches since the one before saw less than
   /// 2^32 keys.
@@ -25,8 +25,11 @@ class ValueDensity {
   /// readings; 1 before the first.
   double estimate() const { return needed_ / seen_; }
 
-  /// For the next plan.
-  bool skips() const { return skips_; }
+  /// For a plan of so many units (DecodePlan): few of them do not fill the memory's pipe, so that waiting for
+  /// weights costs more than the bytes.
+  bool skips(std::int32_t units, std::int32_t multiprocessors) const {
+    return skips_ && 4 * units >= 3 * multiprocessors;
+  }
 
  private:
   // What an unread layer is taken for: a step of some short sequences outweighs it.

@@ -5,6 +5,9 @@
 namespace asynct::cuda {
 namespace {
 
+constexpr std::int32_t kMultiprocessors = 132;
+constexpr std::int32_t kUnits = 128;
+
 /// A layer's counter as the kernel adds to it.
 struct Counter {
   std::uint64_t count = 0;
@@ -17,7 +20,7 @@ struct Counter {
 TEST(ValueDensity, begins_with_all_values) {
   const ValueDensity density;
   EXPECT_EQ(density.estimate(), 1);
-  EXPECT_FALSE(density.skips());
+  EXPECT_FALSE(density.skips(kUnits, kMultiprocessors));
 }
 
 TEST(ValueDensity, follows_what_was_counted) {
@@ -25,10 +28,10 @@ TEST(ValueDensity, follows_what_was_counted) {
   Counter counter;
   for (int step = 0; step < 50; ++step) density.observe(counter.step(1000, 0.5));
   EXPECT_NEAR(density.estimate(), 0.5, 0.01);
-  EXPECT_TRUE(density.skips());
+  EXPECT_TRUE(density.skips(kUnits, kMultiprocessors));
   for (int step = 0; step < 50; ++step) density.observe(counter.step(1000, 1));
   EXPECT_NEAR(density.estimate(), 1, 0.01);
-  EXPECT_FALSE(density.skips());
+  EXPECT_FALSE(density.skips(kUnits, kMultiprocessors));
 }
 
 TEST(ValueDensity, takes_one_large_step_at_its_word) {
@@ -36,7 +39,7 @@ TEST(ValueDensity, takes_one_large_step_at_its_word) {
   Counter counter;
   density.observe(counter.step(1 << 20, 0.25));
   EXPECT_NEAR(density.estimate(), 0.25, 0.01);
-  EXPECT_TRUE(density.skips());
+  EXPECT_TRUE(density.skips(kUnits, kMultiprocessors));
 }
 
 TEST(ValueDensity, weighs_steps_by_their_keys) {
@@ -52,11 +55,11 @@ TEST(ValueDensity, does_not_change_its_mind_at_a_border) {
     ValueDensity density;
     Counter counter;
     int changes = 0;
-    bool before = density.skips();
+    bool before = density.skips(kUnits, kMultiprocessors);
     for (int step = 0; step < 400; ++step) {
-      density.observe(counter.step(1 << 20, border + (step / 20 % 2 == 0 ? -0.008 : 0.008)));
-      changes += density.skips() != before;
-      before = density.skips();
+      density.observe(counter.step(1 << 20, border + (step / 20 % 2 == 0 ? -0.02 : 0.02)));
+      changes += density.skips(kUnits, kMultiprocessors) != before;
+      before = density.skips(kUnits, kMultiprocessors);
     }
     EXPECT_LE(changes, 1);
   }
@@ -74,6 +77,15 @@ TEST(ValueDensity, stays_when_nothing_was_counted_or_a_reading_was_left_out) {
   EXPECT_NEAR(seldom.estimate(), 0.5 + 0.5 * 0.9 * 4096 / (0.9 * 4096 + 10000), 1e-6);
 }
 
+TEST(ValueDensity, leaves_small_launches_alone) {
+  ValueDensity density;
+  Counter counter;
+  density.observe(counter.step(1 << 20, 0.25));
+  EXPECT_TRUE(density.skips(1000, kMultiprocessors));
+  EXPECT_TRUE(density.skips(99, kMultiprocessors));
+  EXPECT_FALSE(density.skips(64, kMultiprocessors));
+}
+
 TEST(ValueDensity, survives_the_counters_end) {
   ValueDensity density;
   Counter counter = {.count = 0xFFFFF000'FFFFFF00};
@@ -87,7 +99,7 @@ TEST(ValueDensity, knows_a_layer_that_needs_nothing) {
   Counter counter;
   for (int step = 0; step < 100; ++step) density.observe(counter.step(1000, 0));
   EXPECT_LT(density.estimate(), 0.01);
-  EXPECT_TRUE(density.skips());
+  EXPECT_TRUE(density.skips(kUnits, kMultiprocessors));
 }
 
 }  // namespace
