@@ -4,7 +4,7 @@ CTEST = ctest --output-on-failure --no-tests=error
 MODEL = models/asynct-tiny
 DIFF_ENV ?= .venv-diff
 
-.PHONY: run build deps test test-cpp test-python test-diff test-page test-gpu asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
+.PHONY: run build deps test test-cpp test-python test-diff test-page test-gpu test-gpu-python asan tsan asan-quick fuzz-smoke fuzz-requests format format-check tidy clean
 
 # Builds the program alone; the tests are left to `make test`.
 run: deps
@@ -67,8 +67,23 @@ test-gpu: $(GPU_TEST)
 	for tool in memcheck synccheck initcheck; do \
 	  $(SANITIZE) --tool $$tool $(GPU_TEST) --gtest_filter='$(CHECKED):DecodeSkips.*-TileCopy.maps*' || exit 1; done
 	$(SANITIZE) --tool racecheck $(GPU_TEST) --gtest_filter='*Prefill*equals_the_reference/?:*Decode*equals_the_reference/?:DecodeSkips*:Tile*:LinearNan*-TileCopy.maps*'
+	@if $(PYTHON) -c 'import torch, nanobind' 2>/dev/null; then $(MAKE) test-gpu-python; \
+	  else echo "asynct.torch_ops is not tested: $(PYTHON) lacks torch or nanobind"; fi
 
 build/gpu_test: build
+
+# asynct.torch_ops on the same GPU. TORCH_OPS=installed tests a wheel that was built elsewhere.
+PYTHON ?= python3
+TORCH_OPS ?= build
+test-gpu-python:
+ifeq ($(TORCH_OPS),build)
+	cmake -S . -B build-python -G Ninja -DASYNCT_PYTHON=ONLY -DASYNCT_TESTS=OFF \
+	  -DPython_EXECUTABLE=$$($(PYTHON) -c 'import sys; print(sys.executable)')
+	cmake --build build-python --target asynct_torch_ops
+	PYTHONPATH=python $(PYTHON) -m pytest -q tests/python_gpu
+else
+	$(PYTHON) -m pytest -q tests/python_gpu
+endif
 
 # The server's page in headless Chromium, beside a stand-in for the server and the real one.
 PAGE_ENV ?= .venv-page
@@ -101,10 +116,10 @@ format-check:
 	@tools/install_deps.sh clang-format-14
 	clang-format-14 --dry-run --Werror $(SOURCES)
 
-# Some of gcc's warning options are unknown to clang.
+# Some of gcc's warning options are unknown to clang; the extension is not part of `build`.
 tidy: build
 	@tools/install_deps.sh clang-tidy-14
-	git ls-files 'src/*.cc' | xargs -P $$(nproc) -n 1 clang-tidy-14 -p build --quiet --extra-arg=-Wno-unknown-warning-option
+	git ls-files 'src/*.cc' ':!src/asynct/python/module.cc' | xargs -P $$(nproc) -n 1 clang-tidy-14 -p build --quiet --extra-arg=-Wno-unknown-warning-option
 
 clean:
 	rm -rf build build-*

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["base", "tensor", "ops", "kv", "text", "model", "engine", "eval", "serve", "cli"]
+LAYERS = ["base", "tensor", "ops", "kv", "text", "model", "engine", "eval", "serve", "cli", "python"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"asynct/([^/"]+)/')
 
 

@@ -21,7 +21,8 @@ class BenchKernels(CommandTest):
         self.assertRegex(result.stderr, "no CUDA device .*compute capability 9.0|built without CUDA kernels.*nvcc")
 
     def test_bad_shapes_are_named_before_anything_runs(self):
-        for option, value in (("--decode", "1,2,3"), ("--prefill", "1,2,4,3,128"), ("--mixed", "1,2,3,4,5,6,7,eight")):
+        for option, value in (("--decode", "1,2,3"), ("--prefill", "1,2,4,3,128"), ("--mixed", "1,2,3,4,5,6,7,eight"),
+                              ("--layer", "1,2,3,4,5,6")):
             with self.subTest(option):
                 self.fails("bench", "kernels", option, value, naming=(option, value), env=NO_GPU)
 

@@ -87,10 +87,9 @@ def test_exact_match_is_the_metric_of_lm_eval():
         assert (left == right) == bool(expected["exact_match"]), (prediction, target)
 
 
-def test_capitalize_equals_python_for_simple_case_mappings():
-    letters = [c for c in map(chr, range(0x20, 0x3000)) if c.isprintable() and len(c.upper()) == 1 == len(c.lower())]
+def test_capitalize_equals_python():
+    letters = [c for c in map(chr, range(0x20, 0x3000)) if c.isprintable()]
     rng = random.Random(3)
     texts = ["".join(rng.choices(letters, k=8)) for _ in range(2000)]
     differing = [t for t, found in zip(texts, run_tool("capitalize", texts), strict=True) if found != t.capitalize()]
-    # Python lowers a final sigma by context; nothing else may differ.
-    assert all("\u03a3" in t for t in differing), differing[:3]
+    assert not differing, differing[:3]

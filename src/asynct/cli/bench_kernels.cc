@@ -19,6 +19,7 @@ struct Arguments {
   std::vector<std::string> prefill;
   std::vector<std::string> mixed;
   std::vector<std::string> linear;
+  std::vector<std::string> layer;
   std::string json;
 };
 
@@ -36,6 +37,7 @@ void bench_kernels(Arguments arguments) {
   parse_shapes(arguments.prefill, "--prefill", arguments.bench.prefill);
   parse_shapes(arguments.mixed, "--mixed", arguments.bench.mixed);
   parse_shapes(arguments.linear, "--linear", arguments.bench.linear);
+  parse_shapes(arguments.layer, "--layer", arguments.bench.layer);
   std::unique_ptr<OutputFile> output;
   if (!arguments.json.empty()) output = std::make_unique<OutputFile>(arguments.json);
   const kernel_bench::Report report = kernel_bench::run_kernel_bench(
@@ -59,6 +61,7 @@ void add_bench_kernels(CLI::App& bench) {
   shapes("--prefill", arguments->prefill, "B,T,H,Hk,D, likewise");
   shapes("--mixed", arguments->mixed, "CHUNKS,ROWS,KEYS,DECODES,KEYS,H,Hk,D, likewise");
   shapes("--linear", arguments->linear, "M,N,K: rows, outputs, inputs, likewise");
+  shapes("--layer", arguments->layer, "M,d,H,Hk,D,F,V: rows of a layer and head, likewise");
   command->add_option("--density", arguments->bench.densities, "shares of value rows that decode needs")
       ->delimiter(',')
       ->capture_default_str()

@@ -22,6 +22,7 @@ class CpuRunner : public ModelRunner {
   /// Sizes everything that a step takes (model/memory_plan.h), then loads the weights. Errors: those of the
   /// loaders; a run that does not fit the memory that this process may still take.
   CpuRunner(const std::string& dir, const Options& options);
+  CpuRunner(ModelSource source, const Options& options);
 
   std::int64_t vocabulary() const override { return decoder_.head().vocabulary(); }
   std::int64_t max_length() const override { return decoder_.config().max_positions; }
@@ -39,8 +40,6 @@ class CpuRunner : public ModelRunner {
   const KvCache& cache() const { return cache_; }
 
  private:
-  CpuRunner(ModelSource source, const Options& options);
-
   ConstMatrix hidden_rows(std::span<const std::int32_t> rows);
 
   ThreadPool pool_;

@@ -1,5 +1,7 @@
 #include "asynct/engine/engine_factory.h"
 
+#include <utility>
+
 #include "asynct/base/error.h"
 #include "asynct/base/limits.h"
 #include "asynct/base/log.h"
@@ -22,14 +24,16 @@ OpenedModel open_runner(const std::string& dir, const ModelOptions& options) {
   const int threads = options.threads == 0 ? available_cores() : options.threads;
   if (options.kv_bytes < 0) fail("KV cache: ", options.kv_bytes, " bytes, expected at least 0");
   const Isa isa = select_isa();
+  ModelSource source = open_source(dir);
+  ModelReport report = inspect_model(source);
   auto runner = std::make_unique<CpuRunner>(
-      dir, CpuRunner::Options{.threads = threads,
-                              .isa = isa,
-                              .precision = options.precision,
-                              .max_rows = options.batch_tokens,
-                              .max_sequences = options.max_sequences,
-                              .block_size = kBlockSize,
-                              .kv_bytes = static_cast<std::size_t>(options.kv_bytes)});
+      std::move(source), CpuRunner::Options{.threads = threads,
+                                            .isa = isa,
+                                            .precision = options.precision,
+                                            .max_rows = options.batch_tokens,
+                                            .max_sequences = options.max_sequences,
+                                            .block_size = kBlockSize,
+                                            .kv_bytes = static_cast<std::size_t>(options.kv_bytes)});
   log(LogLevel::debug,
       cat("cpu kernels: ", name(isa), ", ", threads, " threads, ", runner->decoder().weight_bytes() >> 20,
           " MiB of packed weights, ", runner->cache().blocks(), " KV blocks of ", kBlockSize, " tokens, ",
@@ -39,7 +43,12 @@ OpenedModel open_runner(const std::string& dir, const ModelOptions& options) {
                              .block_size = kBlockSize,
                              .batch_tokens = runner->max_rows(),
                              .max_sequences = options.max_sequences};
-  return {.runner = std::move(runner), .engine = engine, .end_tokens = ends, .isa = isa, .threads = threads};
+  return {.runner = std::move(runner),
+          .engine = engine,
+          .end_tokens = ends,
+          .report = std::move(report),
+          .isa = isa,
+          .threads = threads};
 }
 
 void check_vocabulary(const std::string& dir, const OpenedModel& model, const Tokenizer& tokenizer) {

@@ -7,6 +7,7 @@
 
 #include "asynct/engine/engine.h"
 #include "asynct/engine/language_model.h"
+#include "asynct/model/inspect.h"
 #include "asynct/ops/context.h"
 
 namespace asynct {
@@ -26,6 +27,7 @@ struct OpenedModel {
   std::unique_ptr<ModelRunner> runner;
   EngineOptions engine;
   std::vector<Token> end_tokens;  // as the checkpoint says; may be empty
+  ModelReport report;
   Isa isa = Isa::scalar;
   int threads = 1;
 };

@@ -106,6 +106,23 @@ TEST(TokenSelectionOnDevice, is_the_samplers_choice_of_a_large_vocabulary) {
   }
 }
 
+/// Nothing but top-p, on flat and peaked rows: borders that are found by mass, near the ends too.
+TEST(TokenSelectionOnDevice, is_the_samplers_choice_by_top_p) {
+  std::mt19937 random(15);
+  const float tops[] = {1e-4F, 0.1F, 0.5F, 0.9F, 0.99F, 0.9999F, 0.999999F, 1};
+  for (const DType dtype : kFloatTypes)
+    for (const std::size_t vocabulary : {1U, 40U, 3000U, 50001U}) {
+      std::vector<Row> rows;
+      for (const float top_p : tops)
+        for (const float temperature : {0.05F, 0.7F, 1.F, 20.F})
+          for (int i = 0; i < 4; ++i)
+            rows.push_back({random_logits(random, vocabulary, dtype),
+                            {.temperature = temperature, .top_p = top_p, .seed = random()},
+                            random()});
+      expect_samplers_choice(rows, dtype);
+    }
+}
+
 /// More equal logits than any list holds, and a border among them.
 TEST(TokenSelectionOnDevice, is_the_samplers_choice_among_equal_logits) {
   std::mt19937 random(12);

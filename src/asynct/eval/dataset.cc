@@ -10,8 +10,8 @@
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
 #include "asynct/base/mapped_file.h"
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/xz.h"
+#include "asynct/text/python_string.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct {

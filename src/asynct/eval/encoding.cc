@@ -4,7 +4,7 @@
 #include <array>
 
 #include "asynct/base/error.h"
-#include "asynct/eval/python_text.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 
@@ -34,7 +34,7 @@ std::vector<Token> PromptEncoder::encode(std::string_view text) const {
 
 std::vector<TokenPair> PromptEncoder::encode_pairs(std::string_view context,
                                                    const std::vector<std::string>& continuations) const {
-  const std::string_view trimmed = python::rstrip(context);
+  const std::string_view trimmed = python::strip(context, python::Side::kRight);
   const std::string_view space = context.substr(trimmed.size());
   std::vector<TokenPair> pairs;
   const auto context_tokens = trimmed.empty() ? std::vector<Token>{} : encode(trimmed);

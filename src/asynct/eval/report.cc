@@ -4,7 +4,7 @@
 
 #include "asynct/base/json.h"
 #include "asynct/eval/prompts.h"
-#include "asynct/eval/python_text.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct {
 namespace {

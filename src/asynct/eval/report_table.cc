@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <map>
 
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/report.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 namespace {
@@ -96,12 +96,13 @@ std::string report_table(const EvalResult& result) {
   for (std::size_t c = 0; c < kColumns; ++c) {
     width[c] = std::max<std::size_t>(3, header[c].size());
     if (c == 5 || c == 7) width[c] = 1;
-    for (const TableRow& row : rows) width[c] = std::max(width[c], python::length(row[c]));
+    for (const TableRow& row : rows)
+      width[c] = std::max(width[c], static_cast<std::size_t>(python::length(row[c])));
   }
   const auto line = [&](const TableRow& row) {
     std::string out = "|";
     for (std::size_t c = 0; c < kColumns; ++c) {
-      const std::string pad(width[c] - python::length(row[c]), ' ');
+      const std::string pad(width[c] - static_cast<std::size_t>(python::length(row[c])), ' ');
       out += kRight[c] ? pad + row[c] : row[c] + pad;
       out += '|';
     }

@@ -2,9 +2,9 @@
 
 #include "asynct/base/json.h"
 #include "asynct/eval/prompts.h"
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/scoring.h"
 #include "asynct/eval/sha256.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "asynct/eval/filters.h"
-#include "asynct/eval/python_text.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 namespace {

@@ -6,22 +6,23 @@
 
 #include "asynct/eval/filters.h"
 #include "asynct/eval/python_random.h"
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/sha256.h"
+#include "asynct/text/python_string.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct {
 namespace {
 
 TEST(PythonText, StripsUnicodeWhiteSpace) {
   EXPECT_EQ(python::strip(" \t\n\u00a0\u3000a b\u2003\x1f\r"), "a b");
-  EXPECT_EQ(python::rstrip("a\u200b \u2029"), "a\u200b");  // U+200B is no white space
+  EXPECT_EQ(python::strip("a\u200b \u2029", python::Side::kRight), "a\u200b");  // U+200B is no white space
   EXPECT_EQ(python::strip("\u3000 "), "");
 }
 
 TEST(PythonText, CountsCharactersAndParts) {
-  EXPECT_EQ(python::length("na\u00efve \U0001F600"), 7u);
-  EXPECT_EQ(python::split_count(" a  b\u00a0c "), 5u);  // ['', 'a', 'b', 'c', '']
-  EXPECT_EQ(python::split_count(""), 1u);
+  EXPECT_EQ(python::length("na\u00efve \U0001F600"), 7);
+  EXPECT_EQ(python::split_count(" a  b\u00a0c "), 5);  // ['', 'a', 'b', 'c', '']
+  EXPECT_EQ(python::split_count(""), 1);
 }
 
 TEST(PythonText, ReplaceGoesLeftToRightOnce) {
@@ -33,6 +34,14 @@ TEST(PythonText, CapitalizeLowersTheRest) {
   EXPECT_EQ(python::capitalize("the USA"), "The usa");
   EXPECT_EQ(python::capitalize("\u00e9TAT \u00c9"), "\u00c9tat \u00e9");
   EXPECT_EQ(python::capitalize(""), "");
+  EXPECT_EQ(python::capitalize("\u00dfA"), "Ssa");
+}
+
+TEST(PythonText, TakesWhatIsNoText) {
+  EXPECT_EQ(python::strip(" \xff\xe2\x82 "), "\xff\xe2\x82");
+  EXPECT_EQ(python::strip("\xe2\x82"), "\xe2\x82");
+  EXPECT_EQ(python::split_count("\xf0 \xf0\x9f"), 2);
+  EXPECT_EQ(python::capitalize("\xff"), "\xef\xbf\xbd");
 }
 
 TEST(PythonText, ReprIsPythons) {

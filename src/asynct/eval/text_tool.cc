@@ -10,9 +10,10 @@
 #include "asynct/base/error.h"
 #include "asynct/base/json.h"
 #include "asynct/eval/filters.h"
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/sha256.h"
 #include "asynct/eval/tasks.h"
+#include "asynct/text/python_string.h"
+#include "asynct/text/python_values.h"
 
 namespace asynct {
 namespace {

@@ -95,7 +95,7 @@ Loaded::Loaded(const ApiOptions& options)
     template_source = std::move(source->text);
   }
   if (chat_template) context.chat_template = &*chat_template;
-  info = model_info(options.model, context.model_names.front(), options.engine, model);
+  info = model_info(context.model_names.front(), options.engine, model);
 }
 
 std::string info_json(const Loaded& loaded) {

@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "asynct/base/cpu_features.h"
-#include "asynct/model/inspect.h"
 
 namespace asynct::serve {
 
-Json model_info(const std::string& dir, const std::string& name, const ModelOptions& options,
-                const OpenedModel& opened) {
-  const ModelReport report = inspect_model(open_source(dir));
+Json model_info(const std::string& name, const ModelOptions& options, const OpenedModel& opened) {
+  const ModelReport& report = opened.report;
   const ModelConfig& config = report.config;
   const bool bf16 = options.precision == Precision::bf16;
   Json info = {{"name", name},

@@ -7,8 +7,7 @@
 
 namespace asynct::serve {
 
-/// What a model is, for the page: sizes, head classes by layer. Reads parameters of norms and heads only.
-Json model_info(const std::string& dir, const std::string& name, const ModelOptions& options,
-                const OpenedModel& opened);
+/// What a model is, for the page: sizes, head classes by layer.
+Json model_info(const std::string& name, const ModelOptions& options, const OpenedModel& opened);
 
 }  // namespace asynct::serve

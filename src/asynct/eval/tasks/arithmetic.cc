@@ -1,8 +1,8 @@
 // GSM8K (Cobbe et al., 2021): word problems answered in free text that ends with a number.
 
 #include "asynct/eval/filters.h"
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/tasks.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/tasks.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/tasks.h"
+#include "asynct/text/python_string.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct {
@@ -60,7 +60,7 @@ Example read_wikitext(const Row& row) {
   Example example;
   example.text = wikitext_detokenize(page);
   example.target = example.text;
-  example.words = static_cast<std::int64_t>(python::split_count(page));
+  example.words = python::split_count(page);
   example.bytes = static_cast<std::int64_t>(page.size());
   return example;
 }

@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "asynct/eval/python_text.h"
 #include "asynct/eval/tasks.h"
+#include "asynct/text/python_string.h"
 
 namespace asynct {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "asynct/ops/cuda/shared.cuh"
+
 // mbarriers in shared memory (sm_90): a phase ends when `arrivals` threads have arrived and all announced
 // bytes have come.
 namespace asynct::cuda {
@@ -53,53 +55,5 @@ __device__ inline void barrier_arrive(int barrier, int threads) {
 /// Ordinary writes to shared memory before it are seen by the copy engine and the matrix units after a
 /// barrier.
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-__device__ inline uint4 load_shared(std::uint32_t from) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(from));
-  return v;
-}
-__device__ inline void store_shared(std::uint32_t to, const uint4& v) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
-__device__ inline uint2 load_shared_8(std::uint32_t from) {
-  uint2 v;
-  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from));
-  return v;
-}
-__device__ inline void store_shared(std::uint32_t to, const uint2& v) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(v.x), "r"(v.y) : "memory");
-}
-__device__ inline void store_shared(std::uint32_t to, std::uint32_t v) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory");
-}
-__device__ inline float4 load_shared_floats(std::uint32_t from) {
-  float4 v;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(from));
-  return v;
-}
-__device__ inline void store_shared(std::uint32_t to, const float4& v) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
-               : "memory");
-}
-__device__ inline void store_shared(std::uint32_t to, float v) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
-}
-__device__ inline float2 load_pair(std::uint32_t from) {
-  float2 v;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from));
-  return v;
-}
-__device__ inline void store_pair(std::uint32_t to, float x, float y) {
-  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
-}
-__device__ inline void store_zeros(std::uint32_t to) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
-}
 
 }  // namespace asynct::cuda

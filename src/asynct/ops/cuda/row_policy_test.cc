@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "asynct/ops/cuda/divider.h"
+
 namespace asynct::cuda {
 namespace {
 
@@ -18,6 +22,20 @@ TEST(RowGrid, covers_everything) {
         EXPECT_LT((grid.blocks - 1) * grid.height * grid.rows, rows);
         EXPECT_TRUE(grid.rows == 1 || grid.rows == most);
       }
+}
+
+TEST(Divider, gives_quotients_and_remainders) {
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  for (const std::int32_t by : {1, 2, 3, 7, 8, 16, 24, 127, 128, 641, 65536, 1000003, kMost - 1, kMost}) {
+    const Divider divider(by);
+    for (const std::int32_t n :
+         {0, 1, 2, 5, 127, 128, 129, 640, 641, 65535, 65536, 999999937, kMost - 1, kMost})
+      for (const std::int32_t near : {n, n / by * by, n / by * by - 1}) {
+        if (near < 0) continue;
+        EXPECT_EQ(divider.quotient(near), near / by) << near << " by " << by;
+        EXPECT_EQ(divider.remainder(near), near % by) << near << " by " << by;
+      }
+  }
 }
 
 }  // namespace

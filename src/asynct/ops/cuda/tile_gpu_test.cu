@@ -98,30 +98,34 @@ __global__ void store_and_load(std::uint32_t* out) {
   store_shared(at, make_uint4(1, 2, 3, 4));
   store_shared(at + 16, make_uint2(5, 6));
   store_shared(at + 24, std::uint32_t{7});
+  store_shared(at + 28, std::uint16_t{8});
   store_shared(at + 32, make_float4(1, 2, 3, 4));
-  store_pair(at + 48, 5, 6);
+  store_shared(at + 48, make_float2(5, 6));
   store_shared(at + 56, 7.0F);
-  store_zeros(at + 64);
+  store_shared(at + 64, make_uint4(0, 0, 0, 0));
   for (int i = 0; i < 20; ++i) out[i] = memory[i];
-  const uint4 words = load_shared(at);
-  const uint2 two = load_shared_8(at + 16);
-  const float4 floats = load_shared_floats(at + 32);
-  const float2 pair = load_pair(at + 48);
+  const auto words = load_shared<uint4>(at);
+  const auto two = load_shared<uint2>(at + 16);
+  const auto floats = load_shared<float4>(at + 32);
+  const auto pair = load_shared<float2>(at + 48);
   const std::uint32_t loaded[] = {words.x, words.y, words.z, words.w, two.x, two.y};
   for (int i = 0; i < 6; ++i) out[20 + i] = loaded[i];
   const float loaded_floats[] = {floats.x, floats.y, floats.z, floats.w, pair.x, pair.y};
   for (int i = 0; i < 6; ++i) out[26 + i] = __float_as_uint(loaded_floats[i]);
+  out[32] = load_shared<std::uint32_t>(at + 24);
 }
 
 TEST(TileBarrier, stores_and_loads_keep_the_order_of_words) {
-  const auto out = poisoned<std::uint32_t>(32);
+  const auto out = poisoned<std::uint32_t>(33);
   store_and_load<<<1, 1>>>(out.data());
   check_launch("store_and_load");
   const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
-  const Words want = {1,       2,       3,       4,       5,       6,       7,       kPoisonWord,
-                      bits(1), bits(2), bits(3), bits(4), bits(5), bits(6), bits(7), kPoisonWord,
-                      0,       0,       0,       0,       1,       2,       3,       4,
-                      5,       6,       bits(1), bits(2), bits(3), bits(4), bits(5), bits(6)};
+  const Words want = {
+      1,       2,       3,       4,       5,       6,       7,       (kPoisonWord & 0xffff0000u) | 8,
+      bits(1), bits(2), bits(3), bits(4), bits(5), bits(6), bits(7), kPoisonWord,
+      0,       0,       0,       0,       1,       2,       3,       4,
+      5,       6,       bits(1), bits(2), bits(3), bits(4), bits(5), bits(6),
+      7};
   EXPECT_EQ(out.download(), want);
 }
 

@@ -3,6 +3,7 @@
 
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "asynct/ops/cuda/barrier.cuh"
@@ -22,7 +23,7 @@ constexpr int kMostColumns = 256;
 __device__ int swizzled(int row, int column) { return 64 * row + (column ^ row % 8 * 8); }
 
 /// out [64, N] = a [64, 64] x b: [N, 64], or [64, N] where it is transposed.
-template <int kColumns, int kTransposeB, bool kFromRegisters>
+template <class Element, int kColumns, int kTransposeB, bool kFromRegisters>
 __global__ void multiply(const std::uint16_t* a, const std::uint16_t* b, float* out) {
   __shared__ alignas(1024) std::uint16_t left[kRows * kDepth];
   __shared__ alignas(1024) std::uint16_t right[kMostColumns * kDepth];
@@ -58,7 +59,7 @@ __global__ void multiply(const std::uint16_t* a, const std::uint16_t* b, float* 
   for (int k = 0; k < kDepth / 16; ++k) {
     const std::uint64_t next_right = wgmma::advance(right_operand, kTransposeB ? 16 * 128 * k : 32 * k);
     if constexpr (kFromRegisters)
-      wgmma::RegisterProduct<kColumns, kTransposeB>::multiply(fragments[k], next_right, sum, k > 0);
+      wgmma::RegisterProduct<Element, kColumns, kTransposeB>::multiply(fragments[k], next_right, sum, k > 0);
     else
       wgmma::SharedProduct<kColumns, kTransposeB>::multiply(wgmma::advance(left_operand, 32 * k), next_right,
                                                             sum, k > 0);
@@ -78,8 +79,9 @@ std::vector<float> integers(std::mt19937& random, int count) {
   return values;
 }
 
-template <int kColumns, int kTransposeB, bool kFromRegisters>
+template <int kColumns, int kTransposeB, bool kFromRegisters, class Element = __nv_bfloat16>
 void expect_product() {
+  constexpr DType kDType = std::is_same_v<Element, __half> ? DType::f16 : DType::bf16;
   std::mt19937 random(kColumns + kTransposeB);
   const std::vector<float> a = integers(random, kRows * kDepth);
   const std::vector<float> b = integers(random, kColumns * kDepth);
@@ -92,10 +94,10 @@ void expect_product() {
                static_cast<double>(b[kTransposeB ? kColumns * k + column : kDepth * column + k]);
       want.push_back(static_cast<float>(sum));
     }
-  const DeviceTensor left(a, DType::bf16), right(b, DType::bf16), out(want.size(), DType::f32);
-  multiply<kColumns, kTransposeB, kFromRegisters><<<1, 128>>>(static_cast<const std::uint16_t*>(left.data()),
-                                                              static_cast<const std::uint16_t*>(right.data()),
-                                                              static_cast<float*>(out.data()));
+  const DeviceTensor left(a, kDType), right(b, kDType), out(want.size(), DType::f32);
+  multiply<Element, kColumns, kTransposeB, kFromRegisters>
+      <<<1, 128>>>(static_cast<const std::uint16_t*>(left.data()),
+                   static_cast<const std::uint16_t*>(right.data()), static_cast<float*>(out.data()));
   check_launch("multiply");
   expect_same(out.values(), want,
               std::to_string(kColumns) + " columns" + (kTransposeB ? ", transposed" : "") +
@@ -118,6 +120,10 @@ TEST(TileWarpgroup, products_from_registers) {
   expect_product<64, 1, true>();
   expect_product<128, 0, true>();
   expect_product<128, 1, true>();
+  expect_product<64, 0, true, __half>();
+  expect_product<64, 1, true, __half>();
+  expect_product<128, 0, true, __half>();
+  expect_product<128, 1, true, __half>();
 }
 
 }  // namespace

@@ -186,6 +186,7 @@ Group decode_group(const DecodeShape& shape, double density, double cache_bytes)
 
 constexpr const char* kRandomVariant = "random, A > 0: 0.44";
 constexpr const char* kTrainedVariant = "random, A > 0: 0.30";
+constexpr const char* kSoftmaxVariant = "softmax twin";
 
 Group prefill_group(const PrefillShape& shape, double cache_bytes) {
   const auto count = static_cast<std::size_t>(shape.batch);
@@ -198,8 +199,11 @@ Group prefill_group(const PrefillShape& shape, double cache_bytes) {
       .kernel = "prefill", .shape = shape.text(), .sets = rotating_sets(shape.floor().bytes, cache_bytes)};
   const auto inputs = std::make_shared<Inputs>(batch, group.sets);
   for (const auto& [variant, sigma] :
-       {std::pair(kRandomVariant, kSigma), std::pair(kTrainedVariant, kTrainedSigma)}) {
-    const auto runner = std::make_shared<PrefillRunner>(step_of(batch, sigma));
+       {std::pair(kRandomVariant, kSigma), std::pair(kTrainedVariant, kTrainedSigma),
+        std::pair(kSoftmaxVariant, 0.F)}) {
+    AttentionStep step = step_of(batch, sigma);
+    if (variant == kSoftmaxVariant) step.config.kind = AttentionKind::softmax;
+    const auto runner = std::make_shared<PrefillRunner>(step);
     group.candidates.push_back({.variant = variant,
                                 .floor = shape.floor(),
                                 .launch = [inputs, runner](int set, cudaStream_t stream) {
@@ -329,7 +333,7 @@ std::vector<LazyGroup> prefill_groups(const KernelBenchOptions& options, double 
   for (const PrefillShape& shape : options.prefill)
     groups.push_back({.kernel = "prefill",
                       .shape = shape.text(),
-                      .variants = {kRandomVariant, kTrainedVariant},
+                      .variants = {kRandomVariant, kTrainedVariant, kSoftmaxVariant},
                       .make = [=] { return prefill_group(shape, cache_bytes); }});
   return groups;
 }

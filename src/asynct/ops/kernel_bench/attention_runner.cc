@@ -8,6 +8,7 @@
 #include "asynct/ops/attention/cuda/mixed.h"
 #include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/attention/cuda/softmax.h"
 #include "asynct/ops/cuda/error.h"
 
 namespace asynct::kernel_bench {
@@ -114,14 +115,19 @@ PrefillRunner::PrefillRunner(const AttentionStep& step) : step_(step) {
   const AttentionConfig& config = step.config;
   const std::int32_t group = config.heads / config.kv_heads;
   plan_.build(step.query_start, step.context_length, config.kv_heads, group);
-  const cuda::AttentionFactors factors = cuda::attention_factors(config, step.params, DType::bf16);
+  const cuda::AttentionFactors factors = config.kind == AttentionKind::softmax
+                                             ? cuda::softmax_factors(config)
+                                             : cuda::attention_factors(config, step.params, DType::bf16);
   units_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan_.units);
   factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
   span_sums_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(multiprocessors() * cuda::kPrefillRows) *
                                          static_cast<std::size_t>(config.head_dim));
+  taken_ = cuda::DeviceBuffer<std::uint32_t>(2);
+  taken_.fill_bytes(0);
   args_ = {.out_stride = std::int64_t{config.heads} * config.head_dim,
            .factors = factors_.data(),
            .units = units_.data(),
+           .taken = taken_.data(),
            .span_sums = span_sums_.data(),
            .unit_count = static_cast<std::int32_t>(plan_.units.size()),
            .max_blocks = step.max_blocks,
@@ -149,7 +155,10 @@ cuda::PrefillArgs PrefillRunner::args_of(const AttentionTensors& tensors) const 
 }
 
 void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
-  cuda::run_prefill(args_of(tensors), DType::bf16, step_.config.head_dim, step_.config.pool_size, stream);
+  const AttentionConfig& config = step_.config;
+  if (config.kind == AttentionKind::softmax)
+    return cuda::run_softmax_prefill(args_of(tensors), DType::bf16, config.head_dim, stream);
+  cuda::run_prefill(args_of(tensors), DType::bf16, config.head_dim, config.pool_size, stream);
 }
 
 void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,

@@ -76,6 +76,7 @@ class PrefillRunner {
   cuda::PrefillPlan plan_;
   cuda::DeviceBuffer<cuda::PrefillUnit> units_;
   cuda::DeviceBuffer<float> span_sums_;
+  cuda::DeviceBuffer<std::uint32_t> taken_;
   cuda::DeviceBuffer<cuda::HeadFactors> factors_;
   cuda::PrefillArgs args_;
 };

@@ -10,6 +10,7 @@
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/kernel_bench/attention_groups.h"
 #include "asynct/ops/kernel_bench/ceilings.h"
+#include "asynct/ops/kernel_bench/layer_groups.h"
 #include "asynct/ops/kernel_bench/linear_groups.h"
 #include "asynct/ops/kernel_bench/nvml.h"
 #include "asynct/ops/kernel_bench/timer.h"
@@ -19,7 +20,8 @@ namespace {
 
 /// Every kernel of the program: a new one is a line here and a function that makes its groups.
 using MakeGroups = std::vector<LazyGroup> (*)(const KernelBenchOptions& options, double cache_bytes);
-constexpr std::array<MakeGroups, 4> kKernels = {decode_groups, prefill_groups, mixed_groups, linear_groups};
+constexpr std::array<MakeGroups, 5> kKernels = {decode_groups, prefill_groups, mixed_groups, linear_groups,
+                                                layer_groups};
 
 DeviceInfo device_info(const Nvml& nvml) {
   int device = 0;

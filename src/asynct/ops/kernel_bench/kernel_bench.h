@@ -14,6 +14,7 @@ struct KernelBenchOptions {
   std::vector<PrefillShape> prefill = default_prefill_shapes();
   std::vector<MixedShape> mixed = default_mixed_shapes();
   std::vector<LinearShape> linear = default_linear_shapes();
+  std::vector<LayerShape> layer = default_layer_shapes();
   std::vector<double> densities = {0, 0.25, 0.5, 0.75, 1};  // of decode
   std::string filter;  // a part of "kernel shape variant"; empty: everything
   bool quick = false;  // fewer rounds, shorter sustained runs

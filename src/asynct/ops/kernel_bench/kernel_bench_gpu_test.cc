@@ -106,6 +106,7 @@ TEST(KernelBench, what_cannot_be_allocated_is_a_line_of_its_own) {
   options.prefill.clear();
   options.mixed.clear();
   options.linear.clear();
+  options.layer.clear();
   options.quick = true;
   const Report report = run_kernel_bench(options, [](const std::string&) {});
   ASSERT_EQ(report.results.size(), 5u);  // two variants of decode each, and what reading takes
@@ -114,6 +115,23 @@ TEST(KernelBench, what_cannot_be_allocated_is_a_line_of_its_own) {
   EXPECT_GT(report.results[2].bursts.seconds.median, 0);
   EXPECT_EQ(report.results[4].variant, "read K and V");
   EXPECT_GT(report.ceilings.read_bytes, 0);
+}
+
+TEST(KernelBench, runs_what_a_layer_has_besides_attention_and_products) {
+  KernelBenchOptions options;
+  options.decode.clear();
+  options.prefill.clear();
+  options.mixed.clear();
+  options.linear.clear();
+  options.layer = {{33, 64, 4, 2, 64, 96, 5003}};
+  options.quick = true;
+  const Report report = run_kernel_bench(options, [](const std::string&) {});
+  ASSERT_EQ(report.results.size(), 20u);  // 13 kernels, and what reading takes of each of 7 groups
+  for (const Result& result : report.results) {
+    EXPECT_EQ(result.error, "") << result.kernel << " " << result.variant;
+    EXPECT_GT(result.bursts.seconds.median, 0) << result.kernel << " " << result.variant;
+    EXPECT_GT(result.floor.bytes, 0) << result.kernel << " " << result.variant;
+  }
 }
 
 }  // namespace

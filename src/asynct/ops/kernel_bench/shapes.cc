@@ -143,6 +143,21 @@ Floor LinearShape::floor() const {
           .flops = 2 * product(rows, outputs, inputs, 1)};
 }
 
+LayerShape LayerShape::parse(std::string_view text, std::string_view option) {
+  const auto n = parse_numbers<7>(text, option, "M,d,H,Hk,D,F,V");
+  check_heads(option, text, n[2], n[3], n[4]);
+  if (n[1] % 8 != 0 || n[5] % 8 != 0)
+    fail(option, ": \"", text, "\": hidden size ", n[1], " and ", n[5], " neurons, expected multiples of 8");
+  check_size(option, text,
+             std::max({product(n[0], n[1], 1, 1), product(n[0], n[2] + 2 * n[3], n[4], 1),
+                       product(n[0], 2, n[5], 1), product(n[1], n[6], 1, 1)}));
+  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
+}
+
+std::string LayerShape::text() const {
+  return join(std::array{rows, hidden, heads, kv_heads, head_dim, neurons, vocabulary});
+}
+
 std::vector<DecodeShape> default_decode_shapes() {
   return {{32, 1024, 8, 4, 128},
           {256, 1024, 8, 4, 128},
@@ -165,6 +180,12 @@ std::vector<LinearShape> default_linear_shapes() {
   for (const auto& [outputs, inputs] : {std::pair(2048, 1024), std::pair(1024, 1024), std::pair(6144, 1024),
                                         std::pair(1024, 3072), std::pair(151936, 1024)})
     for (const std::int32_t rows : {1, 8, 32, 64, 256, 2048}) shapes.push_back({rows, outputs, inputs});
+  return shapes;
+}
+
+std::vector<LayerShape> default_layer_shapes() {
+  std::vector<LayerShape> shapes;
+  for (const std::int32_t rows : {1, 32, 256, 8192}) shapes.push_back({rows, 1024, 8, 4, 128, 3072, 151936});
   return shapes;
 }
 

@@ -74,11 +74,27 @@ struct LinearShape {
   Floor floor() const;
 };
 
+/// `rows` rows of a model's layer and head, for the kernels besides attention and products.
+struct LayerShape {
+  std::int32_t rows = 1;
+  std::int32_t hidden = 1;
+  std::int32_t heads = 1;
+  std::int32_t kv_heads = 1;
+  std::int32_t head_dim = 128;
+  std::int32_t neurons = 1;
+  std::int32_t vocabulary = 1;
+
+  /// "M,d,H,Hk,D,F,V"; d and F multiples of 8.
+  static LayerShape parse(std::string_view text, std::string_view option);
+  std::string text() const;
+};
+
 /// The shapes whose targets the documents name.
 std::vector<DecodeShape> default_decode_shapes();
 std::vector<PrefillShape> default_prefill_shapes();
 std::vector<MixedShape> default_mixed_shapes();
 std::vector<LinearShape> default_linear_shapes();
+std::vector<LayerShape> default_layer_shapes();
 
 /// Exactly round(density * context) keys of each of `rows` runs of `context`, at random places: 1 where a key
 /// is needed. The same seed gives the same keys.

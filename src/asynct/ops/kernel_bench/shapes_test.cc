@@ -29,6 +29,8 @@ TEST(Shapes, what_is_written_reads_back) {
     EXPECT_EQ(MixedShape::parse(shape.text(), "--mixed").text(), shape.text());
   for (const LinearShape& shape : default_linear_shapes())
     EXPECT_EQ(LinearShape::parse(shape.text(), "--linear").text(), shape.text());
+  for (const LayerShape& shape : default_layer_shapes())
+    EXPECT_EQ(LayerShape::parse(shape.text(), "--layer").text(), shape.text());
   const MixedShape mixed = MixedShape::parse("8,512,2560,128,1024,32,16,64", "--mixed");
   EXPECT_EQ(mixed.prefills, 8);
   EXPECT_EQ(mixed.rows, 512);
@@ -52,6 +54,8 @@ TEST(Shapes, errors_name_option_text_and_form) {
   EXPECT_NE(error_of<DecodeShape>("100000,100000,64,64,128").find("elements"), std::string::npos);
   EXPECT_NE(error_of<LinearShape>("1,20,16").find("multiples of 8"), std::string::npos);
   EXPECT_NE(error_of<LinearShape>("2000000000,1024,1024").find("elements"), std::string::npos);
+  EXPECT_NE(error_of<LayerShape>("1,20,4,2,64,16,100").find("hidden size 20"), std::string::npos);
+  EXPECT_NE(error_of<LayerShape>("1,16,4,2,64,16").find("expected M,d,H,Hk,D,F,V"), std::string::npos);
   EXPECT_NE(error_of<MixedShape>("1,20,10,1,1,4,2,64").find("20 rows"), std::string::npos);
 }
 

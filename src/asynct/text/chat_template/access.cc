@@ -4,7 +4,7 @@
 
 #include "asynct/text/chat_template/evaluator.h"
 #include "asynct/text/chat_template/methods.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 
 namespace asynct::jinja {
 namespace {

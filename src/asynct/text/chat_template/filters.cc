@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "asynct/text/chat_template/json_text.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 #include "asynct/text/chat_template/sequence_filters.h"
 #include "asynct/text/python_values.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 #include "asynct/text/python_values.h"
 #include "asynct/text/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "asynct/base/error.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 #include "asynct/text/chat_template/string_literal.h"
 #include "asynct/text/utf8.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "asynct/text/chat_template/operators.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 
 namespace asynct::jinja {
 namespace {

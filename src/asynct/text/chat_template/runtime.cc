@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "asynct/text/chat_template/evaluator.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 #include "asynct/text/utf8.h"
 
 namespace asynct::jinja {

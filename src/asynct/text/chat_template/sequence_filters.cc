@@ -5,7 +5,7 @@
 #include "asynct/text/chat_template/access.h"
 #include "asynct/text/chat_template/filters.h"
 #include "asynct/text/chat_template/operators.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 
 namespace asynct::jinja {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/text/chat_template/evaluator.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/chat_template/python_names.h"
 #include "asynct/text/chat_template/runtime.h"
 #include "asynct/text/python_values.h"
 

@@ -82,8 +82,8 @@ struct alignas(16) PrefillUnit {
   std::int32_t tokens;
   std::int32_t token;           // the unit's first
   std::int32_t first_position;  // its position
-  std::int32_t last_key;        // keys that the unit's last row sees
-  std::int32_t unused;
+  std::int32_t last_key;        // keys that the unit's last row sees, at least 1
+  std::int32_t section;         // of units whose keys and values stay in the L2 together
 };
 
 struct PrefillArgs {
@@ -98,7 +98,8 @@ struct PrefillArgs {
   const std::int32_t* block_table = nullptr;  // [B, max_blocks]
   const HeadFactors* factors = nullptr;       // [H]
   const PrefillUnit* units = nullptr;
-  float* span_sums = nullptr;  // [multiprocessors, rows of a unit, D]: for contexts of several spans
+  std::uint32_t* taken = nullptr;  // [2], zero before and after: units that blocks came for, blocks that end
+  float* span_sums = nullptr;      // [multiprocessors, rows of a unit, D]: for contexts of several spans
   std::int32_t unit_count = 0;
   std::int32_t max_blocks = 0;
   std::int32_t block_shift = 4;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/attention/cuda/softmax.h"
 
 namespace asynct::cuda {
 namespace {
@@ -42,6 +43,13 @@ AttentionFactors attention_factors(const AttentionConfig& config, const Attentio
          .sigma = of(params.sigma, head, 0) * scale / static_cast<float>(config.pool_size),
          .gain = of(params.gain, head, 1) * (plain ? config.scale : 1)});
   return factors;
+}
+
+AttentionFactors softmax_factors(const AttentionConfig& config) {
+  constexpr float kLog2E = 1.44269504F;
+  const HeadFactors head = {.slope = config.scale * kLog2E, .bias = 0, .sigma = 0, .gain = 1};
+  return {.heads = std::vector<HeadFactors>(static_cast<std::size_t>(config.heads), head),
+          .form = {.plain = true}};
 }
 
 }  // namespace asynct::cuda

@@ -11,6 +11,7 @@
 #include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/policy.h"
 #include "asynct/ops/attention/cuda/prefill.h"
+#include "asynct/ops/attention/cuda/softmax.h"
 #include "asynct/ops/cuda/device_buffer.h"
 
 // Sequences in a paged cache on the device, in any layout, and what the kernels make of them.
@@ -170,7 +171,9 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
   cache = DeviceBuffer<std::uint16_t>(slots);
   query = DeviceBuffer<std::uint16_t>(rows);
   table = DeviceBuffer<std::int32_t>(block_table);
-  const AttentionFactors all = attention_factors(config, setting.params, setting.dtype);
+  const AttentionFactors all = config.kind == AttentionKind::softmax
+                                   ? softmax_factors(config)
+                                   : attention_factors(config, setting.params, setting.dtype);
   form = all.form;
   factors = DeviceBuffer<HeadFactors>(all.heads);
   key.data = cache.data() + place.key_at;
@@ -243,12 +246,15 @@ struct PrefillLaunch {
         DeviceBuffer<float>(static_cast<std::size_t>(std::int64_t{256} * kPrefillRows * config.head_dim));
     out.fill_bytes(0xFF);
     span_sums.fill_bytes(0xFF);
+    taken = DeviceBuffer<std::uint32_t>(2);
+    taken.fill_bytes(0);
     const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
     args = {.out = out.data(),
             .out_stride = columns,
             .block_table = step.table.data(),
             .factors = step.factors.data(),
             .units = units.data(),
+            .taken = taken.data(),
             .span_sums = span_sums.data(),
             .unit_count = static_cast<std::int32_t>(plan.units.size()),
             .max_blocks = step.max_blocks,
@@ -272,6 +278,7 @@ struct PrefillLaunch {
   DeviceBuffer<PrefillUnit> units;
   DeviceBuffer<std::uint16_t> out;
   DeviceBuffer<float> span_sums;
+  DeviceBuffer<std::uint32_t> taken;
   PrefillArgs args;
 };
 
@@ -298,7 +305,15 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
 inline std::vector<std::uint16_t> prefill(const Setting& setting,
                                           const std::vector<TestSequence>& sequences) {
   const PrefillLaunch launch(setting, sequences);
-  run_prefill(launch.args, setting.dtype, setting.config.head_dim, setting.config.pool_size, nullptr);
+  const AttentionConfig& config = setting.config;
+  // The second launch finds the counters as the first left them.
+  for (int i = 0; i < 2; ++i) {
+    if (config.kind == AttentionKind::softmax)
+      run_softmax_prefill(launch.args, setting.dtype, config.head_dim, nullptr);
+    else
+      run_prefill(launch.args, setting.dtype, config.head_dim, config.pool_size, nullptr);
+    for (const std::uint32_t count : launch.taken.download()) EXPECT_EQ(count, 0u);
+  }
   return launch.out.download();
 }
 

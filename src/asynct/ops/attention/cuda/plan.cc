@@ -46,6 +46,7 @@ void PrefillPlan::build(std::span<const std::int32_t> query_start,
   assert(query_start.size() == context_length.size() + 1);
   const std::int32_t unit_tokens = kPrefillRows / group;
   units.clear();
+  std::int64_t keys_before = 0;  // of the sequences and heads so far
   for (std::size_t i = 0; i < context_length.size(); ++i) {
     const std::int32_t tokens = query_start[i + 1] - query_start[i];
     for (std::int32_t token = 0; token < tokens; token += unit_tokens) {
@@ -57,12 +58,15 @@ void PrefillPlan::build(std::span<const std::int32_t> query_start,
                          .tokens = tokens,
                          .token = token,
                          .first_position = position,
-                         .last_key = std::min(context_length[i], position + unit_tokens)});
+                         .last_key = std::min(context_length[i], position + unit_tokens),
+                         .section = static_cast<std::int32_t>(
+                             (keys_before + std::int64_t{head} * context_length[i]) / kSectionKeys)});
     }
+    if (tokens > 0) keys_before += std::int64_t{kv_heads} * context_length[i];
   }
   std::sort(units.begin(), units.end(), [](const PrefillUnit& a, const PrefillUnit& b) {
-    return std::tuple(-a.last_key, a.sequence, a.token, a.kv_head) <
-           std::tuple(-b.last_key, b.sequence, b.token, b.kv_head);
+    return std::tuple(a.section, -a.last_key, a.sequence, a.token, a.kv_head) <
+           std::tuple(b.section, -b.last_key, b.sequence, b.token, b.kv_head);
   });
 }
 
@@ -77,7 +81,9 @@ std::int32_t mixed_decode_blocks(const DecodePlan& decode, const PrefillPlan& pr
   for (const DecodeUnit& unit : decode.units) bytes += 4.0 * head_dim * keys_of(unit);
   double tiles = 0;
   for (const PrefillUnit& unit : prefill.units) tiles += divide_up(unit.last_key, 128);
-  const double longest = divide_up(prefill.units.front().last_key, 128);
+  std::int32_t last_key = 0;
+  for (const PrefillUnit& unit : prefill.units) last_key = std::max(last_key, unit.last_key);
+  const double longest = divide_up(last_key, 128);
   std::int32_t best = 1;
   double least = 0;
   for (std::int32_t blocks = 1; blocks < multiprocessors; ++blocks) {

@@ -19,7 +19,8 @@ struct DecodePlan {
              std::int32_t kv_heads);
 };
 
-/// Prefill's work of one step, longest first.
+/// Prefill's work of one step, in sections of kSectionKeys so that keys and values are read from memory once,
+/// each longest first.
 struct PrefillPlan {
   std::vector<PrefillUnit> units;
 

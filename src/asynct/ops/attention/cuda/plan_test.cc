@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -78,6 +79,31 @@ TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
       EXPECT_TRUE(rows.emplace(unit.kv_head, unit.first_row + unit.token + i).second);
   }
   EXPECT_EQ(rows.size(), 1400u);
+}
+
+TEST(PrefillPlan, goes_through_keys_by_sections) {
+  const std::int32_t keys = 20000;
+  const std::vector<std::int32_t> query_start = {0, 300, 300, 600};
+  const std::vector<std::int32_t> context = {keys, keys, keys};
+  PrefillPlan plan;
+  plan.build(query_start, context, 4, 1);
+  std::map<std::int32_t, std::set<std::pair<int, int>>> heads;
+  const PrefillUnit* before = nullptr;
+  for (const PrefillUnit& unit : plan.units) {
+    if (before != nullptr) {
+      EXPECT_LE(before->section, unit.section);
+      if (before->section == unit.section) {
+        EXPECT_GE(before->last_key, unit.last_key);
+      }
+    }
+    heads[unit.section].emplace(unit.sequence, unit.kv_head);
+    before = &unit;
+  }
+  // 65,536 keys are those of four heads at most; the sequence without rows counts for nothing.
+  ASSERT_EQ(heads.size(), 3u);
+  EXPECT_EQ(heads[0].size(), 4u);
+  EXPECT_EQ(heads[1].size(), 3u);
+  EXPECT_EQ(heads[2].size(), 1u);
 }
 
 TEST(MixedPlan, gives_decode_more_blocks_the_more_it_reads) {

@@ -30,6 +30,10 @@ inline constexpr std::int32_t kDecodeRows = 16;
 /// And of prefill: two warpgroups' 64.
 inline constexpr std::int32_t kPrefillRows = 128;
 
+/// Keys, of all sequences and KV heads, that prefill goes through at a time: with D 128 their keys and values
+/// are 34 MB, a good half of the L2.
+inline constexpr std::int64_t kSectionKeys = 65536;
+
 /// Warps of a block of decode that multiply weights and values, each its own columns.
 inline constexpr std::int32_t kSumWarps = 4;
 

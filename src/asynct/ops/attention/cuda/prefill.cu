@@ -1,24 +1,13 @@
 #include "asynct/ops/attention/cuda/prefill.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "asynct/ops/attention/cuda/dispatch.h"
-#include "asynct/ops/attention/cuda/prefill.cuh"
-#include "asynct/ops/cuda/device.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/attention/cuda/prefill_launch.cuh"
 #include "asynct/ops/cuda/tensor_map.h"
 
 namespace asynct::cuda {
 namespace {
-
-template <class Traits>
-void launch(const PrefillArgs& args, cudaStream_t stream) {
-  constexpr int kSharedBytes = PrefillLayout<Traits>::kSharedBytes;
-  const int blocks = std::min(args.unit_count, prepare<prefill_kernel<Traits>>(kSharedBytes));
-  prefill_kernel<Traits><<<blocks, Traits::kThreads, kSharedBytes, stream>>>(args);
-  check_launch("prefill");
-}
 
 /// Key 4 t + 2 j + e of 16 goes to row 8 j + 2 t + e. Where a head's and a part's 16 keys begin is added to
 /// the column.
@@ -60,12 +49,14 @@ void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView&
 
 void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                  cudaStream_t stream) {
-  if (args.unit_count == 0) return;
-  if (dtype != DType::bf16) fail("prefill: dtype ", name(dtype), ", expected bf16");
+  if (dtype != DType::bf16 && dtype != DType::f16)
+    fail("prefill: dtype ", name(dtype), ", expected bf16 or f16");
   by_head_dim("prefill", head_dim, [&]<int kDim>() {
     by_pool_size("prefill", pool_size, [&]<int kPool>() {
-      if (args.form.plain) return launch<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
-      launch<PrefillTraits<__nv_bfloat16, kDim, kPool, false>>(args, stream);
+      if (dtype == DType::f16) return launch_prefill<PrefillTraits<__half, kDim, kPool, false>>(args, stream);
+      if (args.form.plain)
+        return launch_prefill<PrefillTraits<__nv_bfloat16, kDim, kPool, true>>(args, stream);
+      launch_prefill<PrefillTraits<__nv_bfloat16, kDim, kPool, false>>(args, stream);
     });
   });
 }

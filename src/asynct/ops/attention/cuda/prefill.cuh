@@ -36,14 +36,14 @@ __device__ inline void prefill_block(const PrefillArgs& args, unsigned char* sha
   __syncthreads();
   const int group = __shfl_sync(~0u, thread / 128, 0);  // known to be the same in a warp
   if (group == Traits::kGroups) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     const int warp = thread % 128 / 32;
     if (warp < 2)
       PrefillCopies<Traits, true>(args, layout, share, warp, thread % 32).run();
     else
       PrefillCopies<Traits, false>(args, layout, share, warp - 2, thread % 32).run();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     PrefillRows<Traits>(args, layout, share, group, thread % 128).run();
   }
 }

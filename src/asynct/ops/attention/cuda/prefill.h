@@ -22,8 +22,8 @@ struct PrefillTensors {
 };
 void set_tensors(PrefillArgs& args, const PrefillTensors& tensors, const KvView& key, const KvView& value);
 
-/// Launches prefill on `stream`. head_dim 64 or 128, pool_size 1, 2, 3 or 5, dtype bf16. Error for anything
-/// else.
+/// Launches prefill on `stream`. head_dim 64 or 128, pool_size 1, 2, 3 or 5, dtype bf16 or f16. Error
+/// for anything else.
 void run_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                  cudaStream_t stream);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "asynct/ops/attention/cuda/prefill_layout.cuh"
+#include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/tma.cuh"
 
 namespace asynct::cuda {
@@ -22,12 +23,15 @@ class PrefillCopies {
     const CUtensorMap& map = kOfKeys ? args_.key_map : args_.value_map;
     const int in_block = (1 << args_.block_shift) - 1;
     int n = 0;  // tiles so far
-    for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
-      const PrefillUnit unit = args_.units[share_.unit(round)];
+    for (int round = 0;; ++round) {
+      if constexpr (kOfKeys) layout_.wait_for_free_keys(n);  // the queries' stage
+      if (kOfKeys && warp_ == 0) take_unit(round);
+      const PrefillUnit unit = layout_.wait_for_unit(round);
+      if (unit.last_key == 0) break;
       const std::int32_t* const table =
           args_.block_table + static_cast<std::int64_t>(unit.sequence) * args_.max_blocks;
       const int column = static_cast<int>(unit.kv_head * view.head_stride) + 64 * half;
-      if constexpr (kOfKeys) copy_queries(unit, round, n++);
+      if constexpr (kOfKeys) copy_queries(unit, n++);
 #pragma unroll 1
       for (int tile = 0; tile < prefill_tiles<Traits>(unit.last_key); ++tile, ++n) {
         // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
@@ -54,15 +58,29 @@ class PrefillCopies {
   static constexpr int kCopies = kParts * Traits::kHalves / 2;  // of a warp
   static_assert(kCopies <= 32);
 
-  /// A box is all rows of 64 columns: with one half the second warp has none.
-  __device__ void copy_queries(const PrefillUnit& unit, int round, int n) const {
-    layout_.wait_for_free_keys(n);
-    if (lane_ != 0) return;
-    if (warp_ == 0) {
+  /// Units go to blocks as these come for them, the first to each by its number. The counter's answer for the
+  /// next is asked for a unit ahead.
+  __device__ void take_unit(int round) {
+    if (lane_ == 0) {
+      const int index = round == 0 ? share_.block : next_;
+      PrefillUnit unit = {};
+      if (index < args_.unit_count) {
+        unit = args_.units[index];
+        next_ = share_.blocks + static_cast<int>(atomicAdd(args_.taken, 1u));
+      } else if (fetch_add_acq_rel(args_.taken + 1, 1) + 1 == static_cast<std::uint32_t>(share_.blocks)) {
+        args_.taken[0] = args_.taken[1] = 0;  // for the next launch: no block asks any more
+      }
       const auto* const words = reinterpret_cast<const uint4*>(&unit);
       store_shared(layout_.unit(round), words[0]);
       store_shared(layout_.unit(round) + 16, words[1]);
+      barrier_arrive(layout_.unit_full(round));
     }
+    __syncwarp();
+  }
+
+  /// A box is all rows of 64 columns: with one half the second warp has none.
+  __device__ void copy_queries(const PrefillUnit& unit, int n) const {
+    if (lane_ != 0) return;
     const std::uint32_t full = layout_.key_full(n);
     if (warp_ < Traits::kHalves) {
       barrier_arrive_expect(full, Traits::kHalfBytes);
@@ -77,6 +95,7 @@ class PrefillCopies {
   const PrefillLayout<Traits>& layout_;
   const PrefillShare share_;
   const int warp_, lane_;
+  int next_ = 0;
 };
 
 }  // namespace asynct::cuda

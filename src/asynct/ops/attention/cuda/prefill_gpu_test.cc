@@ -14,7 +14,6 @@ Setting prefill_setting(Random& random) {
   for (auto* const values :
        {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})
     if (!values->empty()) values->resize(heads, 0.5F);
-  setting.dtype = DType::bf16;
   setting.block_size = pick_of<std::int32_t>(random, {16, 32, 64, 128});
   return setting;
 }

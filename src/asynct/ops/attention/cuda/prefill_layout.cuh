@@ -7,13 +7,14 @@
 // What the warps of a block of prefill share: sizes, places in shared memory, barriers, the walk over units.
 namespace asynct::cuda {
 
-/// kIsPlain: form.plain.
+/// kIsPlain: known to be form.plain; otherwise it may be.
 template <class ElementType, int kHeadDim, int kPoolSize, bool kIsPlain>
 struct PrefillTraits {
   using Element = ElementType;
   static constexpr int kDim = kHeadDim;
   static constexpr int kPool = kPoolSize;
   static constexpr bool kPlain = kIsPlain;
+  static constexpr bool kSoftmax = false;
   static constexpr int kRows = kPrefillRows;
   static constexpr int kGroups = kRows / 64;  // consumer warpgroups
   static constexpr int kThreads = 128 * (kGroups + 1);
@@ -21,6 +22,8 @@ struct PrefillTraits {
   static constexpr int kChunkTiles = kChunkKeys / kKeys;
   static constexpr int kKeyStages = kDim == 64 ? 6 : 3;
   static constexpr int kValueStages = kDim == 64 ? 4 : 2;
+  /// Steps of 16 keys that are weighed before the values of the tile before must have been added.
+  static constexpr int kWaitStep = kDim == 64 ? kKeys / 16 - 1 : 1;
   static constexpr int kSums = kDim / 2;  // floats a thread of the sum of 64 rows
 
   static constexpr int kHalves = kDim / 64;
@@ -34,6 +37,12 @@ struct PrefillTraits {
   static_assert(kChunkKeys % kKeys == 0, "a tile belongs to one chunk");
 };
 
+/// The softmax twin: the same but for what becomes of scores.
+template <class ElementType, int kHeadDim>
+struct SoftmaxTraits : PrefillTraits<ElementType, kHeadDim, 1, true> {
+  static constexpr bool kSoftmax = true;
+};
+
 template <class Traits>
 struct PrefillLayout {
   static constexpr int kValues = Traits::kKeyStages * Traits::kTileBytes;
@@ -41,7 +50,7 @@ struct PrefillLayout {
   static constexpr int kUnits = kSums + Traits::kSumBytes;
   static constexpr int kBarriers = kUnits + 4 * 32;
   static constexpr int kSharedBytes =
-      kBarriers + 8 * 2 * (Traits::kKeyStages + Traits::kValueStages) + 1024;  // alignment
+      kBarriers + 8 * (2 * (Traits::kKeyStages + Traits::kValueStages) + 4) + 1024;  // alignment
   static_assert(kSharedBytes <= 232448, "shared memory of a block");
 
   std::uint32_t base;  // aligned to 1,024 bytes
@@ -54,9 +63,13 @@ struct PrefillLayout {
   /// Sums of a span's chunks; at a unit's end its output.
   __device__ std::uint32_t sums(int group) const { return base + kSums + group * 64 * Traits::kDim * 4; }
 
-  /// The round's unit. With four of them none is overwritten that a warpgroup still reads: between two of a
-  /// place lie more tiles of keys than the ring holds.
+  /// The round's unit; one without keys ends the block's work. With four of them none is overwritten that a
+  /// warp still reads: a unit comes when its queries' stage is free, and between two of a place lie more
+  /// tiles of keys than the ring holds.
   __device__ std::uint32_t unit(int round) const { return base + kUnits + round % 4 * 32; }
+  __device__ std::uint32_t unit_full(int round) const {
+    return barrier(2 * (Traits::kKeyStages + Traits::kValueStages) + round % 4);
+  }
 
   __device__ std::uint32_t key_full(int n) const { return barrier(n % Traits::kKeyStages); }
   __device__ std::uint32_t key_free(int n) const {
@@ -78,9 +91,21 @@ struct PrefillLayout {
       barrier_init(value_full(i), 2);
       barrier_init(value_free(i), 4 * Traits::kGroups);
     }
+    for (int i = 0; i < 4; ++i) barrier_init(unit_full(i), 1);
     barrier_init_fence();
   }
 
+  __device__ PrefillUnit wait_for_unit(int round) const {
+    barrier_wait(unit_full(round), round / 4 & 1);
+    return unit_of(round);
+  }
+  __device__ PrefillUnit unit_of(int round) const {
+    PrefillUnit read;
+    auto* const words = reinterpret_cast<uint4*>(&read);
+    words[0] = load_shared(unit(round));
+    words[1] = load_shared(unit(round) + 16);
+    return read;
+  }
   __device__ void wait_for_keys(int n) const { barrier_wait(key_full(n), n / Traits::kKeyStages & 1); }
   __device__ void wait_for_values(int n) const { barrier_wait(value_full(n), n / Traits::kValueStages & 1); }
   // The first round finds all stages free: the phase before a barrier's first counts as ended.
@@ -95,14 +120,10 @@ struct PrefillLayout {
   __device__ std::uint32_t barrier(int index) const { return base + kBarriers + 8 * index; }
 };
 
-/// The units of one of `blocks` blocks: every blocks-th, forth and back, so that none gets the longest of
-/// each round.
+/// One of the blocks that take the units among themselves.
 struct PrefillShare {
   int block;
   int blocks;
-  __device__ int unit(int round) const {
-    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-  }
 };
 
 /// Of keys, up to the last that a unit sees.

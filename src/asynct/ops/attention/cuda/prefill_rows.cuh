@@ -1,5 +1,6 @@
 #pragma once
 
+#include "asynct/ops/attention/cuda/online_softmax.cuh"
 #include "asynct/ops/attention/cuda/prefill_layout.cuh"
 #include "asynct/ops/attention/cuda/weights.cuh"
 #include "asynct/ops/cuda/mma.cuh"
@@ -29,28 +30,26 @@ class PrefillRows {
 
   __device__ void run() {
     if (group_ == 1) end_turn();
-    for (int round = 0; share_.unit(round) < args_.unit_count; ++round) {
+    for (int round = 0; begin(layout_.wait_for_unit(round)); ++round) {
       layout_.wait_for_keys(key_count_);
-      begin(unit_of(round));
-      take_queries();
-      multiply();
-      write(unit_of(round));
+      if (has_rows_) {
+        take_queries();
+        multiply();
+        write(layout_.unit_of(round));
+      } else {
+        leave_unit();
+      }
     }
     if (group_ == 0) wait_for_turn();  // what the other one left
   }
 
  private:
-  __device__ PrefillUnit unit_of(int round) const {
-    PrefillUnit unit;
-    auto* const words = reinterpret_cast<uint4*>(&unit);
-    words[0] = load_shared(layout_.unit(round));
-    words[1] = load_shared(layout_.unit(round) + 16);
-    return unit;
-  }
-
-  __device__ void begin(const PrefillUnit& unit) {
+  /// False at the end of all units.
+  __device__ bool begin(const PrefillUnit& unit) {
+    if (unit.last_key == 0) return false;
     last_key_ = unit.last_key;
     first_position_ = unit.first_position;
+    has_rows_ = unit.token + (64 * group_ >> args_.group_shift) < unit.tokens;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_ + 8 * half;
@@ -60,7 +59,9 @@ class PrefillRows {
       limit_[half] = min(unit.first_position + token, unit.last_key - 1);
       factors_[half] = args_.factors[head];
       history_[half] = {};
+      softmax_[half] = {};
     }
+    return true;
   }
 
   static constexpr int kBarrier = 1;  // and 2: of a warpgroup
@@ -96,7 +97,7 @@ class PrefillRows {
       score(scores);
       if (tile > 0) {
         layout_.wait_for_values(value_count_);
-        add_values((tile - 1) % Traits::kChunkTiles != 0);
+        add_values(!begins_sum(tile - 1));
         end_turn();
         wgmma::wait<1>();
       } else {
@@ -109,21 +110,44 @@ class PrefillRows {
         barrier_arrive(layout_.key_free(key_count_));
       }
       ++key_count_;
-      if (tile >= whole)
-        weigh<true>(tile * Traits::kKeys, scores);
+      if constexpr (Traits::kSoftmax) prepare_softmax(tile, scores);
+      if (tile >= whole && !Traits::kSoftmax)
+        weigh<true>(tile, scores);
       else
-        weigh<false>(tile * Traits::kKeys, scores);
-      wgmma::wait<0>();
-      wgmma::touch(sum_);
-      if (tile > 0) end_tile(tile - 1, false);
-      round_weights(scores);
+        weigh<false>(tile, scores);
     }
     layout_.wait_for_values(value_count_);
     if (tiles * Traits::kKeys > last_key_) clear_values(tiles - 1);
-    add_values((tiles - 1) % Traits::kChunkTiles != 0);
+    add_values(!begins_sum(tiles - 1));
     wgmma::wait<0>();
     wgmma::touch(sum_);
     end_tile(tiles - 1, true);
+    if constexpr (Traits::kSoftmax) {
+      for (int half = 0; half < 2; ++half) factors_[half].gain /= sum_of_quad(softmax_[half].total);
+    }
+  }
+
+  __device__ static bool begins_sum(int tile) {
+    return Traits::kSoftmax ? tile == 0 : tile % Traits::kChunkTiles == 0;
+  }
+
+  /// A unit that ends before this warpgroup's rows: the other one has the matrix units for itself.
+  __device__ void leave_unit() {
+    if (lane_ == 0) barrier_arrive(layout_.key_free(key_count_));
+    ++key_count_;
+    for (int tile = prefill_tiles<Traits>(last_key_); tile > 0; --tile) {
+      wait_for_turn();
+      end_turn();
+      layout_.wait_for_keys(key_count_);
+      layout_.wait_for_values(value_count_);
+      __syncwarp();
+      if (lane_ == 0) {
+        barrier_arrive(layout_.key_free(key_count_));
+        barrier_arrive(layout_.value_free(value_count_));
+      }
+      ++key_count_;
+      ++value_count_;
+    }
   }
 
   __device__ void score(Scores& scores) const {
@@ -131,7 +155,7 @@ class PrefillRows {
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kDim / 16; ++i)
-      wgmma::RegisterProduct<Traits::kKeys, 0>::multiply(
+      wgmma::RegisterProduct<Element, Traits::kKeys, 0>::multiply(
           query_[i], wgmma::advance(keys, i / 4 * Traits::kHalfBytes + i % 4 * 32), scores, i > 0);
     wgmma::commit();
   }
@@ -142,8 +166,8 @@ class PrefillRows {
     wgmma::fence();
 #pragma unroll
     for (int i = 0; i < Traits::kKeys / 16; ++i)
-      wgmma::RegisterProduct<Traits::kDim, 1>::multiply(weights_[i], wgmma::advance(values, i * 16 * 128),
-                                                        sum_, accumulate || i > 0);
+      wgmma::RegisterProduct<Element, Traits::kDim, 1>::multiply(
+          weights_[i], wgmma::advance(values, i * 16 * 128), sum_, accumulate || i > 0);
     wgmma::commit();
   }
 
@@ -162,42 +186,96 @@ class PrefillRows {
     barrier_sync(kBarrier + group_, 128);
   }
 
-  /// Scores to weights in place, 16 keys at a time.
+  /// Scores to weights, 16 keys at a time, as the left operand of the product with values: the layouts agree.
+  /// The first half waits in place while the values of the tile before are added, whose weights lie there.
   template <bool kMasked>
-  __device__ void weigh(int first_key, Scores& scores) {
+  __device__ void weigh(int tile, Scores& scores) {
+    constexpr int kSteps = Traits::kKeys / 16;
 #pragma unroll
-    for (int i = 0; i < Traits::kKeys / 16; ++i) {
+    for (int i = 0; i < kSteps; ++i) {
+      if constexpr (Traits::kSoftmax)
+        soften_step(i, scores);
+      else
+        weigh_step<kMasked>(tile * Traits::kKeys + 16 * i, i, scores);
+      if (i < Traits::kWaitStep) continue;
+      if (i == Traits::kWaitStep) {
+        wgmma::wait<0>();
+        wgmma::touch(sum_);
+        if constexpr (Traits::kSoftmax) rescale_sum(tile);
+        if (tile > 0) end_tile(tile - 1, false);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
-        float r[4], sum[4];
+        for (int j = 0; j < i; ++j) round_step(j, scores);
+      }
+      round_step(i, scores);
+    }
+  }
+
+  template <bool kMasked>
+  __device__ void weigh_step(int first_key, int i, Scores& scores) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
-        pool<Traits::kPool>(r, history_[half], lane_, sum);
-        const int left = limit_[half] - (first_key + 16 * i + 4 * (lane_ & 3));
+    for (int half = 0; half < 2; ++half) {
+      const auto at = [&](int k) -> float& { return scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)]; };
+      float r[4], sum[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const float a = Traits::kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
-                                                             : weight<false>(factors_[half], at(k), sum[k]);
-          at(k) = !kMasked || k <= left ? a : 0.f;
-        }
+      for (int k = 0; k < 4; ++k) r[k] = fmaxf(at(k), args_.form.pool_floor);
+      pool<Traits::kPool>(r, history_[half], lane_, sum);
+      const int left = limit_[half] - (first_key + 4 * (lane_ & 3));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float a = Traits::kPlain || args_.form.plain ? weight<true>(factors_[half], at(k), sum[k])
+                                                           : weight<false>(factors_[half], at(k), sum[k]);
+        at(k) = !kMasked || k <= left ? a : 0.f;
       }
     }
   }
 
-  /// Weights as the left operand of the product with values: the layouts agree.
-  __device__ void round_weights(const Scores& scores) {
+  __device__ void round_step(int i, const Scores& scores) {
 #pragma unroll
-    for (int i = 0; i < Traits::kKeys / 16; ++i)
+    for (int j = 0; j < 4; ++j) {
+      const float low = scores[8 * i + 2 * j];
+      const float high = scores[8 * i + 2 * j + 1];
+      weights_[i][j] = Traits::kSoftmax ? pack<Element>(low, high) : pack_weights<Element>(low, high, most_);
+    }
+  }
+
+  // The twin's scores. Element e of 4 belongs to this thread's row e / 2.
+
+  /// Masks scores and takes the largest of each row.
+  __device__ void prepare_softmax(int tile, Scores& scores) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        weights_[i][j] = pack_weights<Element>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1], most_);
+    for (int half = 0; half < 2; ++half) {
+      const int left = limit_[half] - (tile * Traits::kKeys + 4 * (lane_ & 3));
+      float largest = -INFINITY;
+#pragma unroll
+      for (int i = 0; i < Traits::kKeys / 16; ++i)
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          float& x = scores[8 * i + 4 * (k >> 1) + 2 * half + (k & 1)];
+          x = 16 * i + k <= left ? x : -INFINITY;
+          largest = fmaxf(largest, x);
+        }
+      softmax_[half].see(largest_of_quad(largest), factors_[half].slope);
+    }
+  }
+
+  __device__ void soften_step(int i, Scores& scores) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      scores[8 * i + j] = softmax_[j >> 1 & 1].weight(scores[8 * i + j], factors_[j >> 1 & 1].slope);
+  }
+
+  /// The sum of the tiles before, where a row's largest score has grown.
+  __device__ void rescale_sum(int tile) {
+    if (tile == 0 || !__any_sync(~0u, softmax_[0].factor != 1 || softmax_[1].factor != 1)) return;
+#pragma unroll
+    for (int i = 0; i < Traits::kSums; ++i) sum_[i] *= softmax_[i >> 1 & 1].factor;
   }
 
   /// After a tile's values are added.
   __device__ void end_tile(int tile, bool last) {
     if (lane_ == 0) barrier_arrive(layout_.value_free(value_count_));
     ++value_count_;
+    if (Traits::kSoftmax) return;
     if (last || (tile + 1) % Traits::kChunkTiles == 0) end_chunk(tile / Traits::kChunkTiles, last);
   }
 
@@ -290,9 +368,11 @@ class PrefillRows {
   // Of the unit.
   int last_key_;  // keys that its last row sees
   int first_position_;
-  int limit_[2];  // last visible key of this thread's rows
+  bool has_rows_;  // this warpgroup
+  int limit_[2];   // last visible key of this thread's rows
   HeadFactors factors_[2];
   PoolHistory<Traits::kPool> history_[2];
+  OnlineSoftmax softmax_[2];
   std::uint32_t query_[Traits::kDim / 16][4];
   std::uint32_t weights_[Traits::kKeys / 16][4];
   float sum_[Traits::kSums];  // of the chunk

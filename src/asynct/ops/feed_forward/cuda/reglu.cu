@@ -3,6 +3,7 @@
 #include "asynct/ops/cuda/by_dtype.h"
 #include "asynct/ops/cuda/row_kernel.cuh"
 #include "asynct/ops/cuda/vector.cuh"
+#include "asynct/ops/feed_forward/cuda/reglu.cuh"
 
 // ReGLU of products that are in memory.
 //
@@ -33,8 +34,7 @@ class RegluOp {
   }
   __device__ void store(std::int64_t row, Values& values) const {
 #pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      values.up[i] = values.gate[i] <= 0 ? 0 : __fmul_rn(values.gate[i], values.up[i]);
+    for (int i = 0; i < kVector; ++i) values.up[i] = reglu(values.gate[i], values.up[i]);
     store_vector(static_cast<Element*>(args_.out) + row * args_.out_stride + neuron_, values.up);
   }
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "asynct/ops/cuda/vector.cuh"
+#include "asynct/ops/feed_forward/cuda/reglu.cuh"
 #include "asynct/ops/linear/cuda/args.h"
+#include "asynct/ops/norm/cuda/dyht.cuh"
 
 // What becomes of a product's sums, two adjacent outputs of a row at a time, n even. Two kinds of operands
 // are read ahead: load_factors() weights, at any time, load_before() what kernels before have written, when
@@ -35,8 +37,7 @@ __device__ inline void store_outputs(const StoreFloat& to, int row, int n, float
 
 __device__ inline void store_outputs(const StoreReglu& to, int row, int n, float gate, float up, Nothing,
                                      Nothing) {
-  const float product = (gate < 0 ? 0.F : gate) * up;  // a NaN gate stays
-  to.out[row * to.stride + n / 2] = __bfloat16_as_ushort(__float2bfloat16_rn(product));
+  to.out[row * to.stride + n / 2] = __bfloat16_as_ushort(__float2bfloat16_rn(reglu(gate, up)));
 }
 
 struct DyhtFactors {
@@ -49,14 +50,12 @@ __device__ inline DyhtFactors load_dyht(const DyhtView& norm, int n) {
   return {pair(norm.alpha), pair(norm.gamma), norm.beta == nullptr ? float2{0, 0} : pair(norm.beta)};
 }
 
-__device__ inline float dyht(const DyhtView& norm, float alpha, float beta, float gamma, float x) {
+__device__ inline float2 apply_dyht(const DyhtView& norm, const DyhtFactors& f, float2 x) {
   if (norm.alpha == nullptr) return x;
-  const float t = __fadd_rn(__fmul_rn(alpha, x), beta);
-  return gamma * (t < norm.low ? norm.low : t > norm.high ? norm.high : t);
-}
-
-__device__ inline float2 dyht(const DyhtView& norm, const DyhtFactors& f, float2 x) {
-  return {dyht(norm, f.alpha.x, f.beta.x, f.gamma.x, x.x), dyht(norm, f.alpha.y, f.beta.y, f.gamma.y, x.y)};
+  const auto apply = [&norm](float alpha, float beta, float gamma, float value) {
+    return dyht(alpha, beta, norm.beta != nullptr, gamma, norm.low, norm.high, value);
+  };
+  return {apply(f.alpha.x, f.beta.x, f.gamma.x, x.x), apply(f.alpha.y, f.beta.y, f.gamma.y, x.y)};
 }
 
 struct ResidualFactors {
@@ -74,11 +73,11 @@ __device__ inline float2 load_before(const AddResidual& to, int row, int n) {
 }
 __device__ inline void store_outputs(const AddResidual& to, int row, int n, float a, float b,
                                      const ResidualFactors& factors, float2 before) {
-  const float2 added = dyht(to.post, factors.post, {a, b});
-  const std::uint32_t sum = pack<__nv_bfloat16>(before.x + added.x, before.y + added.y);
+  const float2 added = apply_dyht(to.post, factors.post, {a, b});
+  const std::uint32_t sum = pack<__nv_bfloat16>(__fadd_rn(before.x, added.x), __fadd_rn(before.y, added.y));
   *reinterpret_cast<std::uint32_t*>(to.residual + row * to.residual_stride + n) = sum;
   if (to.next_input == nullptr) return;
-  const float2 next = dyht(to.next, factors.next, unpack<__nv_bfloat16>(sum));
+  const float2 next = apply_dyht(to.next, factors.next, unpack<__nv_bfloat16>(sum));
   *reinterpret_cast<std::uint32_t*>(to.next_input + row * to.next_stride + n) =
       pack<__nv_bfloat16>(next.x, next.y);
 }

@@ -19,8 +19,15 @@ struct DyhtParams {
   float high = 1;
 };
 
+/// y = gamma * x / sqrt(mean(x^2) + epsilon).
+struct RmsParams {
+  ChannelParam gamma;
+  float epsilon = 1e-6F;
+};
+
 /// x and y [rows, heads, dims] with contiguous dims; strides in elements. A plain matrix has one head.
-struct NormArgs {
+template <class Params>
+struct NormArgsOf {
   const void* x = nullptr;
   void* y = nullptr;  // may be x
   std::int64_t x_row_stride = 0;
@@ -30,7 +37,9 @@ struct NormArgs {
   std::int64_t rows = 0;
   std::int32_t heads = 1;
   std::int32_t dims = 0;  // the length of what is normalized
-  DyhtParams norm;
+  Params norm;
 };
+using NormArgs = NormArgsOf<DyhtParams>;
+using RmsNormArgs = NormArgsOf<RmsParams>;
 
 }  // namespace asynct::cuda

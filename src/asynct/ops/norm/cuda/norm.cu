@@ -2,6 +2,7 @@
 
 #include "asynct/ops/cuda/by_dtype.h"
 #include "asynct/ops/cuda/row_kernel.cuh"
+#include "asynct/ops/norm/cuda/check.h"
 #include "asynct/ops/norm/cuda/dyht.cuh"
 
 // DyHT of strided [N, H, D] views: input norms, q and k norms on their own, the final norm.
@@ -50,13 +51,9 @@ class NormOp {
 }  // namespace
 
 void check_norm(const char* kernel, const DyhtParams& norm) {
-  const auto check_param = [&](const char* what, const ChannelParam& param) {
-    if (param.values == nullptr) fail(kernel, ": no ", what);
-    if (param.per_channel) expect_aligned(kernel, what, param.values);
-  };
-  check_param("alpha", norm.alpha);
-  check_param("gamma", norm.gamma);
-  if (norm.beta.values != nullptr) check_param("beta", norm.beta);
+  check_channels(kernel, "alpha", norm.alpha);
+  check_channels(kernel, "gamma", norm.gamma);
+  if (norm.beta.values != nullptr) check_channels(kernel, "beta", norm.beta);
   if (!(norm.low <= norm.high))
     fail(kernel, ": clip from ", norm.low, " to ", norm.high, ", expected a range");
 }
@@ -64,17 +61,7 @@ void check_norm(const char* kernel, const DyhtParams& norm) {
 void run_norm(const NormArgs& args, DType dtype, cudaStream_t stream) {
   constexpr const char* kName = "norm";
   if (args.rows == 0) return;
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  if (args.heads <= 0 || args.dims <= 0)
-    fail(kName, ": ", args.heads, " heads of ", args.dims, ", expected at least 1 of each");
-  check_norm(kName, args.norm);
-  expect_aligned(kName, "vectors", args.dims * size);
-  expect_aligned(kName, "x's row stride", args.x_row_stride * size);
-  expect_aligned(kName, "x's head stride", args.x_head_stride * size);
-  expect_aligned(kName, "y's row stride", args.y_row_stride * size);
-  expect_aligned(kName, "y's head stride", args.y_head_stride * size);
-  expect_aligned(kName, "x", args.x);
-  expect_aligned(kName, "y", args.y);
+  check_norm_args(kName, args, dtype);
   by_dtype(kName, dtype, [&]<class Element>() { run_rows<NormOp<Element>>(kName, args, stream); });
 }
 

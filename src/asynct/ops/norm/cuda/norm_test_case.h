@@ -19,6 +19,7 @@ class TestNorm {
     beta_ = upload(params_.beta);
   }
 
+  static Isa isa() { return Isa::scalar; }
   const Norm& norm() const { return norm_; }
   DyhtParams on_device() const {
     return {.alpha = {alpha_.data(), alpha_.size() > 1},
@@ -42,6 +43,29 @@ class TestNorm {
   NormParams params_;
   Norm norm_;
   DeviceBuffer<float> alpha_, gamma_, beta_;
+};
+
+/// An RMS norm, likewise.
+class TestRmsNorm {
+ public:
+  TestRmsNorm(std::mt19937& random, std::int64_t size)
+      : params_({.kind = NormKind::rms,
+                 .gamma = random_values(random, random() % 2 == 0 ? 1 : static_cast<std::size_t>(size),
+                                        DType::f32),
+                 .epsilon = random() % 2 == 0 ? 1e-6F : 0.02F}),
+        norm_(params_, size),
+        gamma_(params_.gamma) {}
+
+  static Isa isa() { return select_isa(); }  // the scalar family has no FMA and rounds squares
+  const Norm& norm() const { return norm_; }
+  RmsParams on_device() const {
+    return {.gamma = {gamma_.data(), gamma_.size() > 1}, .epsilon = params_.epsilon};
+  }
+
+ private:
+  NormParams params_;
+  Norm norm_;
+  DeviceBuffer<float> gamma_;
 };
 
 }  // namespace asynct::cuda

@@ -19,7 +19,8 @@ struct KvTarget {
 
 /// What follows the qkv product: q = rope(q_norm(q)), k = rope(k_norm(k)), k and v into their slots. Strides
 /// in elements, device memory.
-struct FinishQkvArgs {
+template <class Params>
+struct FinishQkvArgsOf {
   const void* qkv = nullptr;  // [rows, (heads + 2 kv_heads) * head_dim]: q, then k, then v
   void* q = nullptr;          // [rows, heads * head_dim]; may be qkv, with its stride, when dtypes are equal
   std::int64_t qkv_stride = 0;
@@ -37,9 +38,11 @@ struct FinishQkvArgs {
   std::int32_t block_shift = 4;  // log2 of tokens a block
   bool has_q_norm = false;
   bool has_k_norm = false;
-  DyhtParams q_norm;  // over head_dim, shared by heads
-  DyhtParams k_norm;
+  Params q_norm;  // over head_dim, shared by heads
+  Params k_norm;
 };
+using FinishQkvArgs = FinishQkvArgsOf<DyhtParams>;
+using RmsFinishQkvArgs = FinishQkvArgsOf<RmsParams>;
 
 /// Launches it on `stream`; dtype bf16, f16 or f32 of q and the cache, `qkv_dtype` that or f32. Norm and
 /// rotation in float without rounding between, one rounding at the end, as on the CPU; values are rounded
@@ -47,5 +50,8 @@ struct FinishQkvArgs {
 /// 16 bytes. Reads positions, slots and the table before the kernel before it has ended: these are a step's
 /// plan, older than that. Error for anything else.
 void run_finish_qkv(const FinishQkvArgs& args, DType dtype, DType qkv_dtype, cudaStream_t stream);
+
+/// The same with RMS norms. Without norms the two are equal.
+void run_rms_finish_qkv(const RmsFinishQkvArgs& args, DType dtype, DType qkv_dtype, cudaStream_t stream);
 
 }  // namespace asynct::cuda

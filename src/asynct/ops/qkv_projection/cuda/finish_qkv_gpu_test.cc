@@ -35,8 +35,11 @@ KvTarget target_of(const Case& c, void* data) {
   return {};
 }
 
+template <class TestCase, class Args>
 class FinishQkv {
  public:
+  using Run = void (*)(const Args&, DType, DType, cudaStream_t);
+
   FinishQkv(const Case& c, unsigned seed)
       : c_(c),
         random_(seed),
@@ -61,7 +64,7 @@ class FinishQkv {
     }
   }
 
-  void expect_cpus_bits() {
+  void expect_cpus_bits(Run run) {
     const DeviceTensor input(qkv_, c_.qkv_dtype);
     const DeviceTensor apart(static_cast<std::size_t>(c_.rows * q_stride()), c_.dtype);
     const DeviceTensor cache(static_cast<std::size_t>(2 * elements_), c_.dtype);
@@ -74,26 +77,26 @@ class FinishQkv {
     const DeviceBuffer<std::int32_t> positions(positions_);
     const DeviceBuffer<std::int64_t> slots(slots_);
     const std::int64_t value_at = c_.layout == CacheLayout::packed ? c_.dims : elements_;
-    run_finish_qkv({.qkv = input.data(),
-                    .q = c_.in_place ? input.data() : apart.data(),
-                    .qkv_stride = stride_,
-                    .q_stride = q_stride(),
-                    .positions = positions.data(),
-                    .slots = slots.data(),
-                    .cos_sin = cos_sin.data(),
-                    .key = target_of(c_, cache.data()),
-                    .value = target_of(c_, cache.at(static_cast<std::size_t>(value_at))),
-                    .rows = c_.rows,
-                    .max_positions = kPositions,
-                    .heads = static_cast<std::int32_t>(c_.heads),
-                    .kv_heads = static_cast<std::int32_t>(c_.kv_heads),
-                    .head_dim = static_cast<std::int32_t>(c_.dims),
-                    .block_shift = c_.block_shift,
-                    .has_q_norm = c_.has_norms,
-                    .has_k_norm = c_.has_norms,
-                    .q_norm = q_norm_.on_device(),
-                    .k_norm = k_norm_.on_device()},
-                   c_.dtype, c_.qkv_dtype, nullptr);
+    run({.qkv = input.data(),
+         .q = c_.in_place ? input.data() : apart.data(),
+         .qkv_stride = stride_,
+         .q_stride = q_stride(),
+         .positions = positions.data(),
+         .slots = slots.data(),
+         .cos_sin = cos_sin.data(),
+         .key = target_of(c_, cache.data()),
+         .value = target_of(c_, cache.at(static_cast<std::size_t>(value_at))),
+         .rows = c_.rows,
+         .max_positions = kPositions,
+         .heads = static_cast<std::int32_t>(c_.heads),
+         .kv_heads = static_cast<std::int32_t>(c_.kv_heads),
+         .head_dim = static_cast<std::int32_t>(c_.dims),
+         .block_shift = c_.block_shift,
+         .has_q_norm = c_.has_norms,
+         .has_k_norm = c_.has_norms,
+         .q_norm = q_norm_.on_device(),
+         .k_norm = k_norm_.on_device()},
+        c_.dtype, c_.qkv_dtype, nullptr);
     std::vector<float> q(static_cast<std::size_t>(c_.rows * q_stride()), kPoison);
     if (c_.in_place) q = qkv_;
     std::vector<float> kv(static_cast<std::size_t>(2 * elements_), kPoison);
@@ -111,7 +114,7 @@ class FinishQkv {
 
   void run_on_cpu(std::vector<float>& q, std::vector<float>& kv, std::int64_t value_at) {
     ThreadPool pool(1);
-    const OpContext context(pool, Isa::scalar, Precision::fp32);
+    const OpContext context(pool, TestCase::isa(), Precision::fp32);
     const KvTarget at = target_of(c_, nullptr);
     for (std::int64_t row = 0; row < c_.rows; ++row)
       for (std::int64_t head = 0; head < c_.heads + 2 * c_.kv_heads; ++head) {
@@ -145,14 +148,15 @@ class FinishQkv {
   Case c_;
   std::mt19937 random_;
   std::int64_t columns_, stride_, blocks_, elements_;
-  TestNorm q_norm_, k_norm_;
+  TestCase q_norm_, k_norm_;
   Rope rope_;
   std::vector<float> qkv_;
   std::vector<std::int32_t> positions_;
   std::vector<std::int64_t> slots_;
 };
 
-TEST(FinishQkvOnDevice, gives_the_cpus_bits_in_every_layout) {
+template <class TestCase, class Args>
+void expect_cpus_bits(void (*run)(const Args&, DType, DType, cudaStream_t)) {
   std::mt19937 random(6);
   unsigned seed = 0;
   for (const DType dtype : kFloatTypes)
@@ -163,35 +167,38 @@ TEST(FinishQkvOnDevice, gives_the_cpus_bits_in_every_layout) {
           const std::int64_t kv_heads = 1 + static_cast<std::int64_t>(random() % 3);
           const std::int64_t dims[] = {16, 64, 128, 256};
           const std::int64_t rows[] = {1, 3, 40, 900};
-          FinishQkv({.dtype = dtype,
-                     .qkv_dtype = qkv_dtype,
-                     .rows = rows[random() % 4],
-                     .heads = kv_heads * (1 + static_cast<std::int64_t>(random() % 4)),
-                     .kv_heads = kv_heads,
-                     .dims = dims[random() % 4],
-                     .block_shift = shift,
-                     .layout = layout,
-                     .has_norms = random() % 4 != 0,
-                     .in_place = qkv_dtype == dtype && random() % 2 == 0},
-                    ++seed)
-              .expect_cpus_bits();
+          FinishQkv<TestCase, Args>({.dtype = dtype,
+                                     .qkv_dtype = qkv_dtype,
+                                     .rows = rows[random() % 4],
+                                     .heads = kv_heads * (1 + static_cast<std::int64_t>(random() % 4)),
+                                     .kv_heads = kv_heads,
+                                     .dims = dims[random() % 4],
+                                     .block_shift = shift,
+                                     .layout = layout,
+                                     .has_norms = random() % 4 != 0,
+                                     .in_place = qkv_dtype == dtype && random() % 2 == 0},
+                                    ++seed)
+              .expect_cpus_bits(run);
         }
+  // many rows
+  for (const DType dtype : kFloatTypes)
+    FinishQkv<TestCase, Args>({.dtype = dtype,
+                               .qkv_dtype = dtype,
+                               .rows = 1500,
+                               .heads = 8,
+                               .kv_heads = 4,
+                               .dims = 128,
+                               .block_shift = 4,
+                               .layout = CacheLayout::flash,
+                               .has_norms = true,
+                               .in_place = true},
+                              77)
+        .expect_cpus_bits(run);
 }
 
-TEST(FinishQkvOnDevice, gives_the_cpus_bits_of_many_rows) {
-  for (const DType dtype : kFloatTypes)
-    FinishQkv({.dtype = dtype,
-               .qkv_dtype = dtype,
-               .rows = 1500,
-               .heads = 8,
-               .kv_heads = 4,
-               .dims = 128,
-               .block_shift = 4,
-               .layout = CacheLayout::flash,
-               .has_norms = true,
-               .in_place = true},
-              77)
-        .expect_cpus_bits();
+TEST(FinishQkvOnDevice, gives_the_cpus_bits_in_every_layout) { expect_cpus_bits<TestNorm>(run_finish_qkv); }
+TEST(RmsFinishQkvOnDevice, gives_the_cpus_bits_in_every_layout) {
+  expect_cpus_bits<TestRmsNorm>(run_rms_finish_qkv);
 }
 
 TEST(FinishQkvOnDevice, errors_name_what_is_wrong) {

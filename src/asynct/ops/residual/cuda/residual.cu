@@ -3,7 +3,7 @@
 #include "asynct/ops/cuda/by_dtype.h"
 #include "asynct/ops/cuda/row_kernel.cuh"
 #include "asynct/ops/norm/cuda/dyht.cuh"
-#include "asynct/ops/norm/cuda/norm.h"
+#include "asynct/ops/residual/cuda/check.h"
 
 // Residual add with the norms before and after it.
 //
@@ -59,20 +59,7 @@ class ResidualOp {
 void run_residual(const ResidualArgs& args, DType dtype, DType product_dtype, cudaStream_t stream) {
   constexpr const char* kName = "residual";
   if (args.rows == 0) return;
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const auto product_size = static_cast<std::int64_t>(size_of(product_dtype));
-  if (args.size <= 0) fail(kName, ": rows of ", args.size, ", expected at least 1");
-  if (args.has_post) check_norm(kName, args.post);
-  check_norm(kName, args.next);
-  expect_aligned(kName, "rows", args.size * size);
-  expect_aligned(kName, "the product's stride", args.product_stride * product_size);
-  expect_aligned(kName, "the residual's stride", args.residual_stride * size);
-  expect_aligned(kName, "the next input's stride", args.next_stride * size);
-  expect_aligned(kName, "product", args.product);
-  expect_aligned(kName, "residual", args.residual);
-  expect_aligned(kName, "next input", args.next_input);
-  if (args.next_input == args.product && product_dtype != dtype)
-    fail(kName, ": the next input of ", name(dtype), " lies over a product of ", name(product_dtype));
+  check_residual_args(kName, args, dtype, product_dtype);
   by_dtypes(kName, dtype, product_dtype, [&]<class Element, class Product>() {
     if (args.has_post)
       run_rows<ResidualOp<Element, Product, true>>(kName, args, stream);

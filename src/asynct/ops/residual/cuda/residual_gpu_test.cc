@@ -13,9 +13,9 @@ struct Rows {
 };
 
 /// The CPU's epilogue in fp32 and bf16; the same with fp16's rounding, which the CPU does not have.
-void run_on_cpu(Rows& rows, const Norm* post, const Norm& next, std::int64_t size, DType dtype) {
+void run_on_cpu(Rows& rows, const Norm* post, const Norm& next, std::int64_t size, DType dtype, Isa isa) {
   ThreadPool pool(1);
-  const OpContext context(pool, Isa::scalar, dtype == DType::bf16 ? Precision::bf16 : Precision::fp32);
+  const OpContext context(pool, isa, dtype == DType::bf16 ? Precision::bf16 : Precision::fp32);
   const auto count = std::ssize(rows.residual) / size;
   if (dtype != DType::f16) {
     ResidualEpilogue{context,
@@ -37,14 +37,15 @@ void run_on_cpu(Rows& rows, const Norm* post, const Norm& next, std::int64_t siz
   }
 }
 
-TEST(ResidualOnDevice, gives_the_cpus_bits) {
+template <class TestCase, class Args>
+void expect_cpus_bits(void (*run)(const Args&, DType, DType, cudaStream_t)) {
   std::mt19937 random(2);
   for (const DType dtype : kFloatTypes)
     for (const DType product_dtype : {dtype, DType::f32})
       for (const auto& [count, size] : {std::pair{1, 8}, {1, 1024}, {7, 72}, {2048, 64}, {129, 1096}})
         for (const bool has_post : {false, true}) {
           const auto elements = static_cast<std::size_t>(count * size);
-          const TestNorm post(random, size), next(random, size);
+          const TestCase post(random, size), next(random, size);
           Rows rows = {random_values(random, elements, product_dtype), random_values(random, elements, dtype),
                        std::vector<float>(elements)};
           rows.product[elements / 2] = kPoison;
@@ -53,25 +54,28 @@ TEST(ResidualOnDevice, gives_the_cpus_bits) {
           const DeviceTensor product(rows.product, product_dtype), residual(rows.residual, dtype);
           const DeviceTensor apart(elements, dtype);
           const DeviceTensor& out = over_product ? product : apart;
-          run_residual({.product = product.data(),
-                        .residual = residual.data(),
-                        .next_input = out.data(),
-                        .product_stride = size,
-                        .residual_stride = size,
-                        .next_stride = size,
-                        .rows = count,
-                        .size = size,
-                        .has_post = has_post,
-                        .post = post.on_device(),
-                        .next = next.on_device()},
-                       dtype, product_dtype, nullptr);
-          run_on_cpu(rows, has_post ? &post.norm() : nullptr, next.norm(), size, dtype);
+          run({.product = product.data(),
+               .residual = residual.data(),
+               .next_input = out.data(),
+               .product_stride = size,
+               .residual_stride = size,
+               .next_stride = size,
+               .rows = count,
+               .size = size,
+               .has_post = has_post,
+               .post = post.on_device(),
+               .next = next.on_device()},
+              dtype, product_dtype, nullptr);
+          run_on_cpu(rows, has_post ? &post.norm() : nullptr, next.norm(), size, dtype, TestCase::isa());
           const std::string what =
               std::string(name(dtype)) + " rows " + std::to_string(count) + " size " + std::to_string(size);
           expect_same(residual.values(), rows.residual, what + ", residual");
           expect_same(out.values(), rows.next, what + ", next input");
         }
 }
+
+TEST(ResidualOnDevice, gives_the_cpus_bits) { expect_cpus_bits<TestNorm>(run_residual); }
+TEST(RmsResidualOnDevice, gives_the_cpus_bits) { expect_cpus_bits<TestRmsNorm>(run_rms_residual); }
 
 TEST(ResidualOnDevice, strides_leave_what_lies_between) {
   std::mt19937 random(3);

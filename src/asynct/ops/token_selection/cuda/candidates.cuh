@@ -38,15 +38,21 @@ __device__ inline double block_sum(double value, BlockScratch& scratch) {
   return value;
 }
 
+/// Sum of `value` over the warp's lanes up to this one.
+template <class T>
+__device__ inline T warp_sum_up_to(T value) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const T before = __shfl_up_sync(~0u, value, step);
+    if (static_cast<int>(threadIdx.x % 32) >= step) value += before;
+  }
+  return value;
+}
+
 /// Sum of `value` over the threads before this one.
 __device__ inline double block_sum_before(double value, BlockScratch& scratch) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  double up_to = value;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const double before = __shfl_up_sync(~0u, up_to, step);
-    if (lane >= step) up_to += before;
-  }
+  const double up_to = warp_sum_up_to(value);
   __syncthreads();
   if (lane == 31) scratch.sums[warp] = up_to;
   __syncthreads();

@@ -19,6 +19,34 @@ inline constexpr int kParts = 4;  // of a mass: 16 bits each, which 65,536 token
 
 static_assert(kMostTokens <= kSelectBlocks * 65536);
 
+/// Buckets in which a border can be; first > last: in none.
+struct BucketRange {
+  int first = 1 << 30;
+  int last = -1;
+
+  __device__ bool has(int bucket) const { return bucket >= first && bucket <= last; }
+};
+
+/// The borders of a row. The drawn token's is never behind the nucleus'.
+struct MassBorders {
+  BucketRange drawn;
+  BucketRange nucleus;  // none: top-p is 1
+};
+
+/// Masses of a block's tokens: before those at the drawn token's border, between them and the nucleus', and
+/// of all others, those at the borders included.
+struct MassParts {
+  double before, between, rest;
+  int listed;  // tokens at the borders
+};
+
+struct BorderScratch {
+  float sums[kSelectWarps];
+  float kept;
+  int found[4];
+  MassParts warps[kSelectWarps];
+};
+
 /// What a block has in shared memory, before its share of the row.
 struct alignas(16) SelectorMemory {
   std::uint32_t histogram[kParts * kBuckets];  // part by part
@@ -26,13 +54,26 @@ struct alignas(16) SelectorMemory {
   std::uint64_t largest[kSelectBlocks];  // written by each block of the cluster, as are the next two
   std::uint64_t smallest[kSelectBlocks];
   double mass[kSelectBlocks];
+  MassParts parts[kSelectBlocks];
   int listed;  // entries meant for the list, which may be more than it holds
   BlockScratch scratch;
+  BorderScratch border_scratch;
   // Written by the first block.
   bool done;
   int bucket;
   double before;  // the mass, or number, of what comes before the bucket
   std::uint64_t key;
+};
+
+/// Of a thread's logits.
+struct Extremes {
+  float most = -INFINITY;  // NaN where one is
+  float least = INFINITY;  // but -infinity
+
+  __device__ void see(float logit) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(most) : "f"(logit));
+    least = fminf(least, logit == -INFINITY ? INFINITY : logit);
+  }
 };
 
 /// One block's view of a row.
@@ -48,6 +89,7 @@ struct Row {
   std::uint64_t mine;     // the largest key of the thread's tokens; its token is known at temperature 0 only
   std::uint64_t largest;  // and of the row
   float max;              // its logit
+  float smallest;         // of the row but -infinity; not known at temperature 0
   float bucket_scale;
   double scale;
 
@@ -64,16 +106,27 @@ struct Row {
     const auto* const from = reinterpret_cast<const uint4*>(static_cast<const Element*>(args.logits) +
                                                             row * args.row_stride + first);
     const int vectors = (count + kVector - 1) / kVector;
+    Extremes seen;
 #pragma unroll 5
-    for (int i = threadIdx.x; i < vectors; i += kSelectThreads)
-      reinterpret_cast<uint4*>(share)[i] = __ldcs(from + i);
+    for (int i = threadIdx.x; i < vectors; i += kSelectThreads) {
+      const uint4 vector = __ldcs(from + i);
+      reinterpret_cast<uint4*>(share)[i] = vector;
+      if (choice.temperature == 0) continue;
+      const auto* const elements = reinterpret_cast<const Element*>(&vector);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        if (i * kVector + j < count) seen.see(static_cast<float>(elements[j]));
+    }
     for (int i = threadIdx.x; i < kParts * kBuckets; i += kSelectThreads) memory.histogram[i] = 0;
     if (threadIdx.x == 0) memory.listed = 0;
     __syncthreads();
-    find_largest();
+    find_largest(seen);
     max = key_logit(largest);
     scale = 1.0 / choice.temperature;
     bucket_scale = static_cast<float>(scale) * kBucketsPerE;
+    // Where all have mass, buckets can be smaller.
+    const float finest = (kFar - 1) / (max - smallest);
+    if (isfinite(finest)) bucket_scale = fmaxf(bucket_scale, finest);
   }
 
   /// Tokens of a block: whole vectors.
@@ -92,10 +145,10 @@ struct Row {
     if (rank == 0 && threadIdx.x == 0) *token = is_choice(key) ? key_token(key) : -1;
   }
 
-  /// Never smaller for a smaller logit. -infinity is far.
-  __device__ int bucket_of(float logit) const {
-    return min(__float2int_rz((max - logit) * bucket_scale), kFar);
-  }
+  /// A token's distance from the largest, in buckets. Never smaller for a smaller logit; -infinity is far.
+  __device__ float place_of(float logit) const { return (max - logit) * bucket_scale; }
+  __device__ int bucket_at(float place) const { return min(__float2int_rz(place), kFar); }
+  __device__ int bucket_of(float logit) const { return bucket_at(place_of(logit)); }
 
   __device__ double weight(std::uint64_t key) const { return weight_of<true>(key_logit(key), max, scale); }
 
@@ -200,25 +253,36 @@ struct Row {
   }
 
  private:
-  __device__ void find_largest() {
-    mine = kNoLogit;
-    if (choice.temperature == 0) {
+  /// Two numbers of 32 bits whose maxima are wanted, in one word.
+  static __device__ std::uint64_t max_of_halves(std::uint64_t a, std::uint64_t b) {
+    return ::max(a >> 32, b >> 32) << 32 | ::max(a & 0xffffffffu, b & 0xffffffffu);
+  }
+
+  __device__ void find_largest(const Extremes& seen) {
+    const bool is_drawn = choice.temperature != 0;
+    std::uint64_t block;
+    if (!is_drawn) {
+      mine = kNoLogit;
       each([&](float logit, int token) { mine = ::max(mine, logit_key(logit, token)); });
-    } else {  // which token it is does not matter
-      float most = -INFINITY;
-      bool has_nan = false;
-      each([&](float logit, int) {
-        most = fmaxf(most, logit);
-        has_nan |= isnan(logit);
-      });
-      mine = logit_key(has_nan ? NAN : most, 0);
+      block = block_max(mine, scratch);
+    } else {  // which token it is does not matter, but how far the smallest is
+      mine = logit_key(seen.most, 0);
+      const std::uint32_t high = __reduce_max_sync(~0u, static_cast<std::uint32_t>(mine >> 32));
+      const std::uint32_t low =
+          __reduce_max_sync(~0u, static_cast<std::uint32_t>(logit_key(-seen.least, 0) >> 32));
+      if (threadIdx.x % 32 == 0)
+        scratch.keys[threadIdx.x / 32] = static_cast<std::uint64_t>(high) << 32 | low;
+      __syncthreads();
+      block = 0;
+      for (const std::uint64_t warp : scratch.keys) block = max_of_halves(block, warp);
     }
-    const std::uint64_t block = block_max(mine, scratch);
     cluster_wait();
     if (threadIdx.x < kSelectBlocks) in_block(memory.largest, threadIdx.x)[rank] = block;
     cluster_sync();
-    largest = kNoLogit;
-    for (const std::uint64_t key : memory.largest) largest = ::max(largest, key);
+    largest = 0;
+    for (const std::uint64_t other : memory.largest)
+      largest = is_drawn ? max_of_halves(largest, other) : ::max(largest, other);
+    smallest = -key_logit(largest << 32);
   }
 };
 

@@ -6,6 +6,7 @@
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/launch.h"
+#include "asynct/ops/token_selection/cuda/draw_by_mass.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_all.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_head.cuh"
 
@@ -17,14 +18,21 @@
 // top-k, top-p and min-p keep, and the token that a point of its mass belongs to, are prefixes of the tokens
 // in the order of their keys (logit_key.cuh).
 //
-// First the largest logit; at temperature 0 that is all. Then the most probable tokens, at least top_k or
-// kHead of them, go to the first block, which sorts them and adds up their weights. A bound for them comes
-// from a histogram of the largest logit of each thread: few threads have two of them. Meanwhile all blocks
-// add up the weights of all tokens, where they are wanted.
+// First the largest logit; at temperature 0 that is all. What follows depends on what leaves tokens out:
 //
-// When those do not reach the point, which flat distributions bring about, the mass of all tokens is
-// collected in buckets of their distance from the largest; the bucket that holds the border goes to the first
-// block, and is cut again as long as it holds too many.
+// Nothing, or top-p alone (draw_by_mass.cuh): a histogram of masses, in float, says in which of 4,096 buckets
+// of distance from the largest the borders can be. All blocks add up the weights before, between and behind
+// those in double, and the first block sorts the tokens in them, a few hundred, and finds the borders
+// exactly.
+//
+// Top-k or min-p (draw_from_head.cuh): the most probable tokens, at least top_k or kHead of them, go to the
+// first block, which sorts them and adds up their weights. A bound for them comes from a histogram of the
+// largest logit of each thread: few threads have two of them. Meanwhile all blocks add up the weights of all
+// tokens, where they are wanted.
+//
+// When those do not decide (draw_from_all.cuh), as with a top_k of thousands or thousands of equal logits at
+// a border, the mass of all tokens is collected exactly in buckets of their distance from the largest; the
+// bucket that holds the border goes to the first block, and is cut again as long as it holds too many.
 //
 // Sums in buckets are integers in units of 2^-63, so that their order does not matter; all other sums have a
 // fixed order. Tokens less probable than 2^-63 times the largest have no mass: a drawn number has 53 bits.
@@ -46,7 +54,9 @@ __global__ void __cluster_dims__(kSelectBlocks, 1, 1) __launch_bounds__(kSelectT
     row.choose(row.largest);
   } else {
     const double point = uniform(row.choice.seed, row.choice.step);
-    if (!draw_from_head(row, point)) draw_from_all(row, point);
+    const bool is_by_mass = row.choice.top_k == 0 && row.choice.min_p == 0;
+    if (is_by_mass && MassDraw<Element>(row, point).draw()) return;  // nobody reads another's memory then
+    if (is_by_mass || !draw_from_head(row, point)) draw_from_all(row, point);
   }
   cluster_sync();  // no block leaves while others read its memory
 }

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "asynct/text/chat_template/case_mapping.h"
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/case_mapping.h"
+#include "asynct/text/python_string.h"
 #include "asynct/text/utf8.h"
 
-namespace asynct::jinja {
+namespace asynct::python {
 namespace {
 
 struct Interval {
@@ -53,7 +53,7 @@ bool case_ignorable(char32_t c) {
 std::u32string decode(std::string_view text) {
   std::u32string out;
   while (!text.empty()) {
-    const CodePoint c = decode_valid_utf8(text.data());
+    const CodePoint c = decode_utf8(text);
     out += c.value;
     text.remove_prefix(static_cast<std::size_t>(c.length));
   }
@@ -183,4 +183,4 @@ void append_string_repr(std::string& out, std::string_view text) {
   out += quote;
 }
 
-}  // namespace asynct::jinja
+}  // namespace asynct::python

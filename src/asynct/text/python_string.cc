@@ -1,4 +1,4 @@
-#include "asynct/text/chat_template/python_string.h"
+#include "asynct/text/python_string.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,10 +10,13 @@
 #include "asynct/text/python_values.h"
 #include "asynct/text/utf8.h"
 
-namespace asynct::jinja {
+namespace asynct::python {
 namespace {
 
-CodePoint first_of(std::string_view text) { return decode_valid_utf8(text.data()); }
+CodePoint first_of(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  return first < 0x80 ? CodePoint{first, 1, true} : decode_utf8(text);
+}
 
 /// Bytes of the last character of non-empty `text`.
 std::size_t last_length(std::string_view text) {
@@ -25,7 +28,7 @@ std::size_t last_length(std::string_view text) {
 bool contains(std::optional<std::string_view> set, std::string_view character) {
   // A match of a whole character is one of a character: no encoding of one begins within another.
   return set.has_value() ? set->find(character) != std::string_view::npos
-                         : python::is_space(first_of(character).value);
+                         : is_space(first_of(character).value);
 }
 
 }  // namespace
@@ -47,6 +50,19 @@ std::string_view strip(std::string_view text, Side side, std::optional<std::stri
 std::int64_t length(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+std::int64_t split_count(std::string_view text) {
+  std::int64_t parts = 1;
+  bool in_space = false;
+  while (!text.empty()) {
+    const CodePoint c = first_of(text);
+    const bool space = is_space(c.value);
+    if (space && !in_space) ++parts;
+    in_space = space;
+    text.remove_prefix(static_cast<std::size_t>(c.length));
+  }
+  return parts;
 }
 
 std::size_t byte_offset(std::string_view text, std::int64_t index) {
@@ -83,7 +99,7 @@ std::vector<std::string_view> split_at_space(std::string_view text, std::int64_t
     while (size < text.size()) {
       const std::string_view rest = from_right ? text.substr(0, text.size() - size) : text.substr(size);
       const auto one = from_right ? last_length(rest) : static_cast<std::size_t>(first_of(rest).length);
-      if (python::is_space(first_of(from_right ? rest.substr(rest.size() - one) : rest).value)) break;
+      if (is_space(first_of(from_right ? rest.substr(rest.size() - one) : rest).value)) break;
       size += one;
     }
     parts.push_back(from_right ? text.substr(text.size() - size) : text.substr(0, size));
@@ -283,4 +299,4 @@ std::optional<double> parse_float(std::string_view text) {
   return negative ? -value : value;
 }
 
-}  // namespace asynct::jinja
+}  // namespace asynct::python

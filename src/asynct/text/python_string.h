@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-// Python's str, int(str), float(str) and repr(str) on well-formed UTF-8. Positions and lengths are in
+// Python's str, int(str), float(str) and repr(str) on UTF-8, of which an ill-formed sequence is a character
+// without properties; prompts, metrics and chat templates are defined by them. Positions and lengths are in
 // characters unless they are called bytes.
-namespace asynct::jinja {
+namespace asynct::python {
 
 enum class Side : std::uint8_t { kLeft, kRight, kBoth };
 
@@ -18,6 +20,9 @@ std::string_view strip(std::string_view text, Side side = Side::kBoth,
 
 /// len(text).
 std::int64_t length(std::string_view text);
+
+/// len(re.split(r"\s+", text)): runs of white space plus one.
+std::int64_t split_count(std::string_view text);
 
 /// Byte offset of character `index` (0 to length).
 std::size_t byte_offset(std::string_view text, std::int64_t index);
@@ -44,8 +49,8 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends 
 
 /// text.replace(from, to, limit); limit < 0: all. Empty `from` matches between characters. The result may be
 /// much longer: `largest` bytes at most, else an Error.
-std::string replace(std::string_view text, std::string_view from, std::string_view to, std::int64_t limit,
-                    std::size_t largest);
+std::string replace(std::string_view text, std::string_view from, std::string_view to,
+                    std::int64_t limit = -1, std::size_t largest = std::numeric_limits<std::size_t>::max());
 
 /// text with < > & ' " as HTML entities.
 std::string escape_html(std::string_view text);
@@ -59,4 +64,4 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base);
 /// float(text).
 std::optional<double> parse_float(std::string_view text);
 
-}  // namespace asynct::jinja
+}  // namespace asynct::python

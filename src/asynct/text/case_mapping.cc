@@ -1,8 +1,8 @@
-#include "asynct/text/chat_template/case_mapping.h"
+#include "asynct/text/case_mapping.h"
 
 #include <algorithm>
 
-namespace asynct::jinja {
+namespace asynct::python {
 namespace {
 
 // SpecialCasing.txt of Unicode 14, the unconditional mappings to more than one character.
@@ -121,4 +121,4 @@ const SpecialCase* special_case(char32_t c) {
   return at != std::end(kSpecialCases) && at->character == c ? at : nullptr;
 }
 
-}  // namespace asynct::jinja
+}  // namespace asynct::python

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace asynct::jinja {
+namespace asynct::python {
 
 /// A character whose upper or title case is several characters.
 struct SpecialCase {
@@ -13,4 +13,4 @@ struct SpecialCase {
 /// The entry of `c`, if it has one.
 const SpecialCase* special_case(char32_t c);
 
-}  // namespace asynct::jinja
+}  // namespace asynct::python
