@@ -23,20 +23,6 @@ __device__ inline void tma_load(std::uint32_t to, const CUtensorMap& map, std::u
       : "memory");
 }
 
-/// The same for what no other block will read: the L2 gives it up first.
-__device__ inline void tma_load_once(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int c0,
-                                     int c1, int c2, int c3, int c4) {
-  asm volatile(
-      "{\n"
-      ".reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, "
-      "{%3, %4, %5, %6, %7}], [%2], policy;\n"
-      "}\n" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
-      : "memory");
-}
-
 /// To the same place in all blocks of the cluster whose bits are set in `blocks`; each one's own barrier at
 /// that place counts the bytes.
 __device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier,

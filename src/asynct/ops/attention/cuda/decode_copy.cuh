@@ -20,23 +20,23 @@ class DecodeCopies {
 
   /// Every kKeyCopyWarps-th stage.
   __device__ void run_keys(const DecodeUnits& units, int warp) {
-    for_each_stage(units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block,
-                              int halo_block) {
-      if (n % Traits::kKeyCopyWarps != warp) return;
-      const bool halo = Traits::kPool > 1 && key > 0;
-      const std::uint32_t full = layout_.key_full(n);
-      layout_.wait_for_free_keys(n);
-      if (lane_ == 0)
-        barrier_arrive_expect(full,
-                              bytes_of(last_key - key) + (halo ? Traits::kHalves * kHaloKeys * 128 : 0));
-      copy_tiles(layout_.keys(n), args_.key_map, full, unit, key, last_key, block);
-      if (halo && lane_ >= 4 && lane_ < 4 + Traits::kHalves) {
-        const int half = lane_ - 4;
-        tma_load_once(layout_.keys(n) + Traits::kStageTiles * Traits::kTileBytes + half * Traits::kHalfBytes +
-                          (kTileKeys - kHaloKeys) * 128,
-                      args_.halo_map, full, 0, (key - kHaloKeys) & in_block_, half, unit.kv_head, halo_block);
-      }
-    });
+    for_each_stage(
+        units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int halo_block) {
+          if (n % Traits::kKeyCopyWarps != warp) return;
+          const bool halo = Traits::kPool > 1 && key > 0;
+          const std::uint32_t full = layout_.key_full(n);
+          layout_.wait_for_free_keys(n);
+          if (lane_ == 0)
+            barrier_arrive_expect(full,
+                                  bytes_of(last_key - key) + (halo ? Traits::kHalves * kHaloKeys * 128 : 0));
+          copy_tiles(layout_.keys(n), args_.key_map, full, unit, key, last_key, block);
+          if (halo && lane_ >= 4 && lane_ < 4 + Traits::kHalves) {
+            const int half = lane_ - 4;
+            tma_load(layout_.keys(n) + Traits::kStageTiles * Traits::kTileBytes + half * Traits::kHalfBytes +
+                         (kTileKeys - kHaloKeys) * 128,
+                     args_.halo_map, full, 0, (key - kHaloKeys) & in_block_, half, unit.kv_head, halo_block);
+          }
+        });
   }
 
   /// Every kValueCopyWarps-th stage. kNeeded: only rows that some query row gives weight, once the weights
@@ -48,7 +48,6 @@ class DecodeCopies {
     const int piece = lane_ % kLanesARow;
     const int row = lane_ / kLanesARow;
     const std::uint32_t lane_to = piece / 8 * Traits::kHalfBytes + row * 128 + ((piece & 7) << 4);
-    const std::uint64_t policy = read_once_policy();
     // The more blocks share the memory, the longer all keys wait behind the first values, which are of no use
     // before them.
     const int lead = min(Traits::kValueStages, units.stride / 24);
@@ -82,10 +81,7 @@ class DecodeCopies {
         for (int i = 0; i < 8; i += kRows) {
           const std::uint32_t at =
               (to ^ (((i + row) & 7) << 4)) + part / 2 * Traits::kTileBytes + (8 * (part & 1) + i) * 128;
-          if constexpr (!kNeeded)
-            copy_async_16(at, from, policy);
-          else if ((wanted >> i & 1) != 0)
-            copy_async_16(at, from);
+          if (!kNeeded || (wanted >> i & 1) != 0) copy_async_16(at, from);
           from += kRows * args_.value.token_stride;
         }
       }
@@ -141,11 +137,11 @@ class DecodeCopies {
     if (lane_ >= 8 || part_key >= last_key) return;
     const std::uint32_t tile = to + part / 2 * Traits::kTileBytes;
     if (args_.block_shift >= 4) {
-      if (part % 2 == 0) tma_load_once(tile, map, full, 0, part_key & in_block_, 0, unit.kv_head, block);
+      if (part % 2 == 0) tma_load(tile, map, full, 0, part_key & in_block_, 0, unit.kv_head, block);
     } else {
       for (int half = 0; half < Traits::kHalves; ++half)
-        tma_load_once(tile + half * Traits::kHalfBytes + part % 2 * 1024, map, full, 0, 0, half, unit.kv_head,
-                      block);
+        tma_load(tile + half * Traits::kHalfBytes + part % 2 * 1024, map, full, 0, 0, half, unit.kv_head,
+                 block);
     }
   }
 
