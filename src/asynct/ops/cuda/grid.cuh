@@ -33,4 +33,9 @@ __device__ inline std::uint32_t fetch_add_acq_rel(std::uint32_t* counter, std::u
   return before;
 }
 
+/// Adds without ordering anything.
+__device__ inline void add_relaxed(std::uint64_t* counter, std::uint64_t value) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
+}
+
 }  // namespace asynct::cuda
