@@ -61,13 +61,12 @@ fuzz-smoke: deps
 # Kernels on the GPU of this machine (Hopper); fails where there is none. GPU_TEST names a binary that was built elsewhere.
 GPU_TEST ?= build/gpu_test
 SANITIZE ?= compute-sanitizer --error-exitcode 1
-# racecheck does not follow an arrival of one lane for its warp, which decode's warps do thousands of times.
-CHECKED = *equals_the_reference/?:PrefillBits.are_decodes:Tile*:LinearNan*
+CHECKED = *equals_the_reference/?:*DecodeWide*span*:PrefillBits.are_decodes:PlainNan*:Tile*:LinearNan*
 test-gpu: $(GPU_TEST)
 	$(GPU_TEST)
 	for tool in memcheck synccheck initcheck; do \
 	  $(SANITIZE) --tool $$tool $(GPU_TEST) --gtest_filter='$(CHECKED):DecodeSkips.*-TileCopy.maps*' || exit 1; done
-	$(SANITIZE) --tool racecheck $(GPU_TEST) --gtest_filter='*Prefill*equals_the_reference/?:Tile*:LinearNan*-TileCopy.maps*'
+	$(SANITIZE) --tool racecheck $(GPU_TEST) --gtest_filter='*Prefill*equals_the_reference/?:*Plain*equals_the_reference/?:*Decode*equals_the_reference/?:DecodeSkips*:Tile*:LinearNan*-TileCopy.maps*'
 	@if $(PYTHON) -c 'import torch, nanobind' 2>/dev/null; then $(MAKE) test-gpu-python; \
 	  else echo "asynct.torch_ops is not tested: $(PYTHON) lacks torch or nanobind"; fi
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-KERNEL = re.compile(r"Compiling entry function '(\w+)'")
+KERNEL = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FUNCTION = re.compile(r"Function properties for (\w+)")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -20,6 +20,7 @@ LOSS = re.compile(r"\(C75\d\d\).*")
 @dataclasses.dataclass
 class Kernel:
     name: str
+    architecture: str = ""
     registers: int = 0
     spilled: int = 0  # bytes stored and loaded
     shared: int = 0  # bytes, static only
@@ -34,7 +35,7 @@ def parse(text):
         if found := LOSS.search(line):
             losses.append(found[0])
         elif found := KERNEL.search(line):
-            kernels.append(Kernel(found[1]))
+            kernels.append(Kernel(found[1], found[2]))
         elif found := FUNCTION.search(line):
             own = bool(kernels) and found[1] == kernels[-1].name
         elif kernels and own and (found := SPILLS.search(line)):
@@ -62,7 +63,7 @@ def objects(build):
 
 
 def read(build):
-    """Kernels by name, lines of lost speed, and objects of which nothing was kept."""
+    """Kernels by name (with the architecture where it is not Hopper), lines of lost speed, objects of which nothing was kept."""
     kernels = []
     losses = []
     silent = []
@@ -76,7 +77,7 @@ def read(build):
         losses += [short(demangled(line).strip()) for line in lost]
     names = demangled("\n".join(kernel.name for kernel in kernels)).splitlines()
     for kernel, name in zip(kernels, names):
-        kernel.name = short(name)
+        kernel.name = short(name) + ("" if kernel.architecture.startswith("sm_90") else f" for {kernel.architecture}")
     return {kernel.name: kernel for kernel in sorted(kernels, key=lambda kernel: kernel.name)}, losses, silent
 
 

@@ -31,9 +31,9 @@ Result guarded(Result otherwise, const Work& work) {
   }
 }
 
-class PlainRunner {
+class PlainDecodeRunner {
  public:
-  explicit PlainRunner(const AttentionStep& step);
+  explicit PlainDecodeRunner(const AttentionStep& step);
   void run(const AttentionTensors& tensors, cudaStream_t stream) const;
 
  private:
@@ -43,7 +43,7 @@ class PlainRunner {
   std::int32_t head_dim_;
 };
 
-PlainRunner::PlainRunner(const AttentionStep& step)
+PlainDecodeRunner::PlainDecodeRunner(const AttentionStep& step)
     : context_(step.context_length), head_dim_(step.config.head_dim) {
   validate(step);
   const AttentionConfig& config = step.config;
@@ -83,7 +83,7 @@ PlainRunner::PlainRunner(const AttentionStep& step)
            .pool_size = config.pool_size};
 }
 
-void PlainRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+void PlainDecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
   PlainDecodeArgs args = args_;
   args.query = tensors.query;
   args.key = tensors.key;
@@ -96,7 +96,7 @@ void PlainRunner::run(const AttentionTensors& tensors, cudaStream_t stream) cons
 struct Handle {
   std::unique_ptr<DecodeRunner> decode;
   std::unique_ptr<PrefillRunner> prefill;
-  std::unique_ptr<PlainRunner> plain;
+  std::unique_ptr<PlainDecodeRunner> plain;
 };
 
 }  // namespace
@@ -119,7 +119,8 @@ struct AsynctAttention {
 
 const char* asynct_last_error() { return asynct::kernel_bench::last_error.c_str(); }
 
-/// `kernel` is "decode", "decode_needed" (which reads needed value rows only), "prefill" or "plain_decode".
+/// `kernel` is "decode", "decode_needed" (which reads needed value rows only), "prefill",
+/// "softmax_prefill" or "plain_decode".
 void* asynct_attention_create(const char* kernel, const AsynctAttention* given) {
   using namespace asynct;
   using namespace asynct::kernel_bench;
@@ -131,33 +132,35 @@ void* asynct_attention_create(const char* kernel, const AsynctAttention* given) 
     };
     const std::int64_t row = std::int64_t{given->kv_heads} * given->head_dim;
     const std::string name = kernel;
-    const AttentionStep step = {.config = {.heads = given->heads,
-                                           .kv_heads = given->kv_heads,
-                                           .head_dim = given->head_dim,
-                                           .scale = given->scale,
-                                           .pool_size = given->pool_size},
-                                .params = {.sigma = of_heads(given->sigma),
-                                           .slope = of_heads(given->slope),
-                                           .bias = of_heads(given->bias),
-                                           .gain = of_heads(given->gain)},
-                                .block_size = given->block_size,
-                                .blocks = given->blocks,
-                                .max_blocks = given->max_blocks,
-                                .query_start = {given->query_start, given->query_start + count + 1},
-                                .context_length = {given->context_length, given->context_length + count},
-                                .layout = {.block_stride = row * given->block_size,
-                                           .head_stride = given->head_dim,
-                                           .token_stride = row},
-                                .skip_values = name == "decode_needed"};
+    const AttentionStep step = {
+        .config = {.kind = name == "softmax_prefill" ? AttentionKind::softmax : AttentionKind::asynci,
+                   .heads = given->heads,
+                   .kv_heads = given->kv_heads,
+                   .head_dim = given->head_dim,
+                   .scale = given->scale,
+                   .pool_size = given->pool_size},
+        .params = {.sigma = of_heads(given->sigma),
+                   .slope = of_heads(given->slope),
+                   .bias = of_heads(given->bias),
+                   .gain = of_heads(given->gain)},
+        .block_size = given->block_size,
+        .blocks = given->blocks,
+        .max_blocks = given->max_blocks,
+        .query_start = {given->query_start, given->query_start + count + 1},
+        .context_length = {given->context_length, given->context_length + count},
+        .layout = {.block_stride = row * given->block_size,
+                   .head_stride = given->head_dim,
+                   .token_stride = row},
+        .skip_values = name == "decode_needed"};
     auto handle = std::make_unique<Handle>();
     if (name == "decode" || name == "decode_needed")
       handle->decode = std::make_unique<DecodeRunner>(step);
-    else if (name == "prefill")
+    else if (name == "prefill" || name == "softmax_prefill")
       handle->prefill = std::make_unique<PrefillRunner>(step);
     else if (name == "plain_decode")
-      handle->plain = std::make_unique<PlainRunner>(step);
+      handle->plain = std::make_unique<PlainDecodeRunner>(step);
     else
-      fail("kernel \"", name, "\", expected decode, decode_needed, prefill or plain_decode");
+      fail("kernel \"", name, "\", expected decode, decode_needed, prefill, softmax_prefill or plain_decode");
     return handle.release();
   });
 }

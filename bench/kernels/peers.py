@@ -101,7 +101,7 @@ class Job:
         if self.arguments.output:
             self.arguments.output.write_text(json.dumps(self.report, indent=1) + "\n")
 
-    def attention(self, kernel, cache, shape, rows, sigma=SIGMA, bias=None):
+    def attention(self, kernel, cache, shape, rows, sigma=SIGMA, bias=None, scale=None):
         """Our kernel for sequences with `rows` rows each; (query, key, value, table, out) -> out."""
         heads, kv_heads, dim = shape
         starts = [0]
@@ -109,7 +109,7 @@ class Job:
             starts.append(starts[-1] + count)
         return self.library.attention(
             kernel, heads=heads, kv_heads=kv_heads, head_dim=dim, block_size=PAGE, blocks=cache.pages,
-            max_blocks=cache.table.shape[1], query_start=starts, context_length=cache.contexts, scale=1 / dim,
+            max_blocks=cache.table.shape[1], query_start=starts, context_length=cache.contexts, scale=scale or 1 / dim,
             sigma=[sigma] * heads, bias=None if bias is None else [bias] * heads, pool_size=POOL,
         )  # fmt: skip
 
@@ -312,8 +312,8 @@ def prefill(job, shape):
     keys, values = ([cache.dense(t) for t in tensors] for tensors in (cache.key, cache.value))
     softmax_scale = dim**-0.5
 
-    def ours(sigma):
-        run = job.attention("prefill", cache, (heads, kv_heads, dim), [context] * batch, sigma=sigma)
+    def ours(sigma, kernel="prefill", scale=None):
+        run = job.attention(kernel, cache, (heads, kv_heads, dim), [context] * batch, sigma=sigma, scale=scale)
         return lambda i: run(query[i], cache.key[i], cache.value[i], cache.table, out)
 
     def torch_sdpa(backend):
@@ -339,6 +339,7 @@ def prefill(job, shape):
 
     candidates = {
         **{name: lambda sigma=sigma: ours(sigma) for name, sigma in sigmas.items()},
+        "softmax twin": lambda: ours(0.0, "softmax_prefill", softmax_scale),
         "FA-3": lambda: softmax_peers.fa3_prefill(query, keys, values, out, softmax_scale),
         "cuDNN": lambda: torch_sdpa(SDPBackend.CUDNN_ATTENTION),
         "FA-2": lambda: torch_sdpa(SDPBackend.FLASH_ATTENTION),

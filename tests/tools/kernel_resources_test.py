@@ -25,6 +25,10 @@ ALLOWED = {
     r"prefill_kernel<PrefillTraits<\w+, 128, 3, false>>": 96,
     r"mixed_kernel<.*PrefillTraits<\w+, 64, 3, true>>": 0,
     r"mixed_kernel<.*PrefillTraits<\w+, 128, 3, true>>": 92,
+    r"plain_few_kernel<.*>": 0,
+    r"plain_few_kernel<.*> for sm_80": 40,
+    r"plain_many_kernel<PlainTraits<\w+, (64|128)>>( for sm_80)?": 0,
+    r"plain_many_kernel<PlainTraits<\w+, 256>>( for sm_80)?": 544,
     r"stream_kernel<.*>": 0,
     r"slice_kernel<.*>": 0,
     r"tile_kernel<TileTraits<128, 192, true>, AddResidual>": 616,  # when it stores, not when it multiplies
@@ -46,13 +50,24 @@ ptxas info    : Compiling entry function '_Z1gv' for 'sm_90a'
 ptxas info    : Function properties for _Z1gv
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 10 registers, used 0 barriers
+ptxas info    : Compiling entry function '_Z1gv' for 'sm_80'
+ptxas info    : Function properties for _Z1gv
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers, used 0 barriers
 """
 
 
 class ReadTest(unittest.TestCase):
     def test_kernels_and_losses(self):
         kernels, losses = resources.parse(TEXT)
-        self.assertEqual(kernels, [resources.Kernel("_Z1fIiEvT_", 168, 32, 1032), resources.Kernel("_Z1gv", 10, 0, 0)])
+        self.assertEqual(
+            kernels,
+            [
+                resources.Kernel("_Z1fIiEvT_", "sm_90a", 168, 32, 1032),
+                resources.Kernel("_Z1gv", "sm_90a", 10, 0, 0),
+                resources.Kernel("_Z1gv", "sm_80", 12, 0, 0),
+            ],
+        )
         self.assertEqual([line[:7] for line in losses], ["(C7517)", "(C7510)"])
 
     def test_a_build(self):
@@ -63,7 +78,7 @@ class ReadTest(unittest.TestCase):
             (build / "b.cu.o").touch()
             (build / "removed.cu.o.ptxas").write_text(TEXT)
             kernels, losses, silent = resources.read(build)
-        self.assertEqual(list(kernels), ["f<int>", "g"])
+        self.assertEqual(list(kernels), ["f<int>", "g", "g for sm_80"])
         self.assertIn("'f<int>'", losses[1].replace("void ", "").replace("(int)", ""))
         self.assertEqual(silent, [build / "b.cu.o"])
 

@@ -159,6 +159,17 @@ std::string decode_variant(double density, bool skip) {
   return cat("density ", density, skip ? ", needed values" : ", all values");
 }
 
+std::string plain_decode_variant(double density) { return cat("density ", density, ", plain path"); }
+
+void add_plain(Group& group, const std::shared_ptr<Inputs>& inputs, const AttentionStep& step,
+               const std::string& variant, const Floor& floor) {
+  const auto runner = std::make_shared<PlainRunner>(step);
+  group.candidates.push_back(
+      {.variant = variant, .floor = floor, .launch = [inputs, runner](int set, cudaStream_t stream) {
+         runner->run(inputs->tensors(set), stream);
+       }});
+}
+
 Group decode_group(const DecodeShape& shape, double density, double cache_bytes) {
   const Batch batch = {
       .heads = shape.heads,
@@ -180,12 +191,14 @@ Group decode_group(const DecodeShape& shape, double density, double cache_bytes)
                                   runner->run(inputs->tensors(set), stream);
                                 }});
   }
+  add_plain(group, inputs, step_of(batch, kSigma), plain_decode_variant(density), shape.floor(1));
   add_readers(group, inputs);
   return group;
 }
 
 constexpr const char* kRandomVariant = "random, A > 0: 0.44";
 constexpr const char* kTrainedVariant = "random, A > 0: 0.30";
+constexpr const char* kPlainVariant = "random, A > 0: 0.44, plain path";
 constexpr const char* kSoftmaxVariant = "softmax twin";
 
 Group prefill_group(const PrefillShape& shape, double cache_bytes) {
@@ -210,6 +223,7 @@ Group prefill_group(const PrefillShape& shape, double cache_bytes) {
                                   runner->run(inputs->tensors(set), stream);
                                 }});
   }
+  add_plain(group, inputs, step_of(batch, kSigma), kPlainVariant, shape.floor());
   return group;
 }
 
@@ -323,7 +337,8 @@ std::vector<LazyGroup> decode_groups(const KernelBenchOptions& options, double c
     for (const double density : options.densities)
       groups.push_back({.kernel = "decode",
                         .shape = shape.text(),
-                        .variants = {decode_variant(density, false), decode_variant(density, true)},
+                        .variants = {decode_variant(density, false), decode_variant(density, true),
+                                     plain_decode_variant(density)},
                         .make = [=] { return decode_group(shape, density, cache_bytes); }});
   return groups;
 }
@@ -333,7 +348,7 @@ std::vector<LazyGroup> prefill_groups(const KernelBenchOptions& options, double 
   for (const PrefillShape& shape : options.prefill)
     groups.push_back({.kernel = "prefill",
                       .shape = shape.text(),
-                      .variants = {kRandomVariant, kTrainedVariant, kSoftmaxVariant},
+                      .variants = {kRandomVariant, kTrainedVariant, kSoftmaxVariant, kPlainVariant},
                       .make = [=] { return prefill_group(shape, cache_bytes); }});
   return groups;
 }

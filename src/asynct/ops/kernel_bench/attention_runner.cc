@@ -161,6 +161,48 @@ void PrefillRunner::run(const AttentionTensors& tensors, cudaStream_t stream) co
   cuda::run_prefill(args_of(tensors), DType::bf16, config.head_dim, config.pool_size, stream);
 }
 
+PlainRunner::PlainRunner(const AttentionStep& step) : step_(step) {
+  validate(step);
+  const AttentionConfig& config = step.config;
+  const std::int32_t group = config.heads / config.kv_heads;
+  const auto dims = static_cast<std::size_t>(config.head_dim);
+  plan_.build(step.query_start, step.context_length, config.kv_heads, group);
+  const cuda::AttentionFactors factors = cuda::attention_factors(config, step.params, DType::bf16);
+  few_ = cuda::DeviceBuffer<cuda::DecodeUnit>(plan_.few.units);
+  many_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan_.many.units);
+  factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
+  partial_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(plan_.few.slots) * cuda::kDecodeRows * dims);
+  arrived_ = cuda::DeviceBuffer<std::uint32_t>(2 * static_cast<std::size_t>(plan_.few.slots));
+  arrived_.fill_bytes(0);
+  sums_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(2 * cuda::plain_blocks(config.head_dim)) *
+                                    cuda::kPlainRows * dims);
+  args_ = {.query_stride = std::int64_t{config.heads} * config.head_dim,
+           .out_stride = std::int64_t{config.heads} * config.head_dim,
+           .factors = factors_.data(),
+           .few = few_.data(),
+           .many = many_.data(),
+           .partial = partial_.data(),
+           .arrived = arrived_.data(),
+           .sums = sums_.data(),
+           .slots = plan_.few.slots,
+           .few_count = static_cast<std::int32_t>(plan_.few.units.size()),
+           .many_count = static_cast<std::int32_t>(plan_.many.units.size()),
+           .max_blocks = step.max_blocks,
+           .block_size = step.block_size,
+           .group = group,
+           .form = factors.form};
+}
+
+void PlainRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  cuda::PlainArgs args = args_;
+  args.query = tensors.query;
+  args.out = tensors.out;
+  args.key = at(step_.layout, tensors.key);
+  args.value = at(step_.layout, tensors.value);
+  args.block_table = tensors.block_table;
+  cuda::run_plain(args, DType::bf16, step_.config.head_dim, step_.config.pool_size, stream);
+}
+
 void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
                   const PrefillRunner& prefill, const AttentionTensors& prefill_tensors,
                   cudaStream_t stream) {

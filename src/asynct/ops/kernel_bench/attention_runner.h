@@ -7,6 +7,7 @@
 
 #include "asynct/ops/attention/attention.h"
 #include "asynct/ops/attention/cuda/decode.h"
+#include "asynct/ops/attention/cuda/plain.h"
 #include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/prefill.h"
 #include "asynct/ops/cuda/device_buffer.h"
@@ -81,7 +82,25 @@ class PrefillRunner {
   cuda::PrefillArgs args_;
 };
 
-/// Both in one launch.
+/// Either by the plain path.
+class PlainRunner {
+ public:
+  explicit PlainRunner(const AttentionStep& step);
+  void run(const AttentionTensors& tensors, cudaStream_t stream) const;
+
+ private:
+  AttentionStep step_;
+  cuda::PlainPlan plan_;
+  cuda::DeviceBuffer<cuda::DecodeUnit> few_;
+  cuda::DeviceBuffer<cuda::PrefillUnit> many_;
+  cuda::DeviceBuffer<cuda::HeadFactors> factors_;
+  cuda::DeviceBuffer<float> partial_;
+  cuda::DeviceBuffer<std::uint32_t> arrived_;
+  cuda::DeviceBuffer<float> sums_;
+  cuda::PlainArgs args_;
+};
+
+/// Decode and prefill in one launch.
 void run_together(const DecodeRunner& decode, const AttentionTensors& decode_tensors,
                   const PrefillRunner& prefill, const AttentionTensors& prefill_tensors, cudaStream_t stream);
 

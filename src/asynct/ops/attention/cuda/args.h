@@ -69,6 +69,9 @@ struct DecodeArgs {
   std::int32_t most_rows = 1;    // of a unit: group times tokens, at most kDecodeRows
   WeightForm form;
   bool skip_values = false;  // fetch only value rows that some query row gives weight; changes no result
+  /// Of the layer, may be null: the launch adds the keys of its units to the upper 32 bits, and those among
+  /// them that some query row gives weight to the lower ones (ValueDensity).
+  std::uint64_t* value_count = nullptr;
 };
 
 /// A piece of prefill: rows of one KV head and some tokens of a sequence times all keys that they see.

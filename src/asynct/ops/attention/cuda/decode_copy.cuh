@@ -48,6 +48,9 @@ class DecodeCopies {
     const int piece = lane_ % kLanesARow;
     const int row = lane_ / kLanesARow;
     const std::uint32_t lane_to = piece / 8 * Traits::kHalfBytes + row * 128 + ((piece & 7) << 4);
+    // The more blocks share the memory, the longer all keys wait behind the first values, which are of no use
+    // before them.
+    const int lead = min(Traits::kValueStages, units.stride / 24);
     for_each_stage(units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int) {
       if (n % Traits::kValueCopyWarps != warp) return;
       const auto* const base = static_cast<const Element*>(args_.value.data) +
@@ -62,6 +65,8 @@ class DecodeCopies {
         needed[1] = by_tile.y;
         needed[2] = by_tile.z;
         needed[3] = by_tile.w;
+      } else if (n < lead) {
+        layout_.wait_for_weights(n);
       }
       const std::uint32_t to = layout_.values(n) + lane_to;
 #pragma unroll
@@ -80,10 +85,7 @@ class DecodeCopies {
           from += kRows * args_.value.token_stride;
         }
       }
-      if constexpr (kNeeded) {
-        __syncwarp();
-        if (lane_ == 0) barrier_arrive(layout_.weight_free(n));
-      }
+      if constexpr (kNeeded) barrier_arrive(layout_.weight_free(n));
       copy_async_arrive(layout_.value_full(n));
     });
   }

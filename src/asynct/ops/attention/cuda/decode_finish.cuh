@@ -29,8 +29,7 @@ class DecodeFinish {
         else
           *slot(unit.first_slot + unit.chunk, row, column) = sum;
       });
-      __syncwarp();
-      if (lane_ == 0) barrier_arrive(layout_.sums_free(count));
+      barrier_arrive(layout_.sums_free(count));
       ++count;
       if (chunks > 1) add_up(unit, chunks);
     });

@@ -74,22 +74,23 @@ struct DecodeLayout {
   /// 4 words: bits of the keys of a tile that some query row gives weight.
   __device__ std::uint32_t needed(int n) const { return base + kNeeded + n % Traits::kWeightStages * 16; }
 
+  /// Lanes arrive each for itself, not one for its warp: it costs nothing, and racecheck can follow it.
   __device__ void init_barriers(bool skip_values) const {
     for (int i = 0; i < Traits::kKeyStages; ++i) {
       barrier_init(key_full(i), 1);
-      barrier_init(key_free(i), 1);
+      barrier_init(key_free(i), 32);
     }
     for (int i = 0; i < Traits::kValueStages; ++i) {
       barrier_init(value_full(i), 32);
-      barrier_init(value_free(i), kSumWarps);
+      barrier_init(value_free(i), 32 * kSumWarps);
     }
     for (int i = 0; i < Traits::kWeightStages; ++i) {
-      barrier_init(weight_full(i), 1);
-      barrier_init(weight_free(i), kSumWarps + (skip_values ? 1 : 0));
+      barrier_init(weight_full(i), 32);
+      barrier_init(weight_free(i), 32 * (kSumWarps + (skip_values ? 1 : 0)));
     }
     for (int i = 0; i < Traits::kSumStages; ++i) {
-      barrier_init(sums_full(i), kSumWarps);
-      barrier_init(sums_free(i), 1);
+      barrier_init(sums_full(i), 32 * kSumWarps);
+      barrier_init(sums_free(i), 32);
     }
     barrier_init_fence();
   }

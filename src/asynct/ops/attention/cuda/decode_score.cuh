@@ -27,12 +27,19 @@ class DecodeScores {
   __device__ void run(const DecodeUnits& units) {
     wait_for_launcher();
     int mine = warp_;  // the next stage of this warp
+    std::uint32_t seen = 0;
     units.for_each([&](const DecodeUnit& unit, int first_key, int last_key, int n) {
       const int end = n + divide_up(last_key - first_key, kStageKeys);
       if (mine >= end) return;
       start(unit);
-      for (; mine < end; mine += Traits::kScoreWarps) weigh_stage(mine, first_key + (mine - n) * kStageKeys);
+      for (; mine < end; mine += Traits::kScoreWarps) {
+        const int key = first_key + (mine - n) * kStageKeys;
+        weigh_stage(mine, key);
+        seen += min(kStageKeys, last_key - key);
+      }
     });
+    if (args_.value_count != nullptr && lane_ == 0 && seen > 0)
+      add_relaxed(args_.value_count, std::uint64_t{seen} << 32 | needed_keys_);
   }
 
  private:
@@ -82,13 +89,11 @@ class DecodeScores {
       const std::uint32_t to = layout_.weights(n) + tile * Traits::kWeightTileBytes;
       const std::uint32_t needed =
           args_.form.plain ? weigh<true>(key, x[tile], to) : weigh<false>(key, x[tile], to);
+      needed_keys_ += __popc(needed);
       if (lane_ == 0) store_shared(layout_.needed(n) + 4 * tile, needed);
     }
-    __syncwarp();
-    if (lane_ == 0) {
-      barrier_arrive(layout_.key_free(n));
-      barrier_arrive(layout_.weight_full(n));
-    }
+    barrier_arrive(layout_.key_free(n));
+    barrier_arrive(layout_.weight_full(n));
   }
 
   /// <q, k> of some tiles at once, so that products wait for each other less: x[tile][block][i] belongs to
@@ -158,6 +163,7 @@ class DecodeScores {
   const bool swaps_;
   const std::uint32_t operand_row_;
   const std::uint32_t most_;
+  std::uint32_t needed_keys_ = 0;  // of all units so far
 
   // Of the current unit, by block of 8 query rows.
   int limit_[Traits::kRowBlocks];  // last visible key of row g

@@ -29,11 +29,8 @@ class DecodeSums {
         layout_.wait_for_weights(n);
         layout_.wait_for_values(n);
         add_stage(n, out);
-        __syncwarp();
-        if (lane_ == 0) {
-          barrier_arrive(layout_.weight_free(n));
-          barrier_arrive(layout_.value_free(n));
-        }
+        barrier_arrive(layout_.weight_free(n));
+        barrier_arrive(layout_.value_free(n));
       }
       leave(count++, out);
     });
@@ -92,8 +89,7 @@ class DecodeSums {
           const int column = 16 * (Traits::kOutBlocks * warp_ + i) + 8 * (j >> 1) + g_;
           store_shared(layout_.sums(count) + 4 * (row * Traits::kDim + column), out[block][i][j]);
         }
-    __syncwarp();
-    if (lane_ == 0) barrier_arrive(layout_.sums_full(count));
+    barrier_arrive(layout_.sums_full(count));
   }
 
   const DecodeLayout<Traits>& layout_;

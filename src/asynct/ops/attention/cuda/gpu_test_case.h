@@ -17,11 +17,19 @@
 // Sequences in a paged cache on the device, in any layout, and what the kernels make of them.
 namespace asynct::cuda {
 
+/// own: [2, blocks, H, block, D]. vLLM's, oldest first: flash: [2, blocks, block, H, D]; pairs: [blocks, 2,
+/// block, H, D]; rows: [blocks, block, H, 2 D]; heads: [blocks, H, block, 2 D]; layers: that with three
+/// layers in a block.
+enum class CacheLayout { own, flash, pairs, rows, heads, layers };
+
+inline const std::vector<CacheLayout> kLayouts = {CacheLayout::own,  CacheLayout::flash, CacheLayout::pairs,
+                                                  CacheLayout::rows, CacheLayout::heads, CacheLayout::layers};
+
 struct Setting {
   AttentionConfig config;
   AttentionHeadParams params;
   DType dtype = DType::bf16;
-  Layout layout = Layout::flash;
+  CacheLayout layout = CacheLayout::flash;
   std::int32_t block_size = 16;
   bool skip_values = false;
   unsigned placement = 1;
@@ -48,18 +56,54 @@ inline TestSequence sequence_of(Random& random, const Setting& setting, std::int
   return s;
 }
 
-inline KvView view_of(const Setting& setting) {
+/// As sequence_of(), for long contexts: cheaper numbers, and queries of the step's rows alone.
+inline TestSequence long_sequence(Random& random, const Setting& setting, std::int32_t context,
+                                  std::int32_t rows) {
+  const auto numbers = [&](std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    std::uint32_t state = random() | 1;
+    for (float& v : values) {
+      state ^= state << 13;
+      state ^= state >> 17;
+      state ^= state << 5;
+      v = value_of(bits_of(static_cast<float>(static_cast<std::int32_t>(state)) * 0x1.8p-31F, setting.dtype),
+                   setting.dtype);
+    }
+    return values;
+  };
+  const AttentionConfig& config = setting.config;
+  const std::int64_t columns = std::int64_t{context} * config.kv_heads * config.head_dim;
+  return {context, rows, numbers(std::int64_t{rows} * config.heads * config.head_dim), numbers(columns),
+          numbers(columns)};
+}
+
+/// Strides of keys and values and where they begin in an allocation of `elements`.
+struct CachePlace {
+  KvView strides;
+  std::int64_t key_at = 0, value_at = 0, elements = 0;
+};
+
+inline CachePlace place_of(const Setting& setting, std::int64_t blocks) {
   const std::int64_t heads = setting.config.kv_heads;
   const std::int64_t dims = setting.config.head_dim;
   const std::int64_t size = setting.block_size;
+  const std::int64_t block = heads * size * dims;  // of keys alone
+  const std::int64_t all = 2 * blocks * block;
   switch (setting.layout) {
-    case Layout::own:
-      return {nullptr, heads * size * dims, size * dims, dims};
-    case Layout::packed:
-      return {nullptr, heads * size * 2 * dims, size * 2 * dims, 2 * dims};
-    default:
-      return {nullptr, size * heads * dims, dims, heads * dims};
+    case CacheLayout::own:
+      return {{nullptr, block, size * dims, dims}, 0, blocks * block, all};
+    case CacheLayout::flash:
+      return {{nullptr, block, dims, heads * dims}, 0, blocks * block, all};
+    case CacheLayout::pairs:
+      return {{nullptr, 2 * block, dims, heads * dims}, 0, block, all};
+    case CacheLayout::rows:
+      return {{nullptr, 2 * block, 2 * dims, 2 * heads * dims}, 0, dims, all};
+    case CacheLayout::heads:
+      return {{nullptr, 2 * block, 2 * size * dims, 2 * dims}, 0, dims, all};
+    case CacheLayout::layers:  // the second of three
+      return {{nullptr, 6 * block, 2 * size * dims, 2 * dims}, 2 * block, 2 * block + dims, 3 * all};
   }
+  return {};
 }
 
 /// A step on the device: NaN in slots that no sequence wrote, and in values of keys below `poisoned_below`.
@@ -93,10 +137,9 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
   std::shuffle(free.begin(), free.end(), placement);
 
   const std::uint16_t nan = bits_of(std::numeric_limits<float>::quiet_NaN(), setting.dtype);
-  const std::int64_t elements = std::int64_t{blocks} * config.kv_heads * size * dims;
-  std::vector<std::uint16_t> slots(static_cast<std::size_t>(2 * elements), nan);
-  key = view_of(setting);
-  const std::int64_t value_at = setting.layout == Layout::packed ? dims : elements;
+  const CachePlace place = place_of(setting, blocks);
+  std::vector<std::uint16_t> slots(static_cast<std::size_t>(place.elements), nan);
+  key = value = place.strides;
   std::vector<std::int32_t> block_table(sequences.size() * static_cast<std::size_t>(max_blocks), -1);
   std::vector<std::uint16_t> rows;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -111,10 +154,10 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
       for (std::int64_t h = 0; h < config.kv_heads; ++h)
         for (std::int64_t d = 0; d < dims; ++d) {
           const auto from = static_cast<std::size_t>((j * config.kv_heads + h) * dims + d);
-          const auto to = static_cast<std::size_t>(block * key.block_stride + h * key.head_stride +
-                                                   (j % size) * key.token_stride + d);
-          slots[to] = bits_of(s.keys[from], setting.dtype);
-          slots[to + static_cast<std::size_t>(value_at)] =
+          const std::int64_t to =
+              block * key.block_stride + h * key.head_stride + (j % size) * key.token_stride + d;
+          slots[static_cast<std::size_t>(place.key_at + to)] = bits_of(s.keys[from], setting.dtype);
+          slots[static_cast<std::size_t>(place.value_at + to)] =
               j < poisoned_below ? nan : bits_of(s.values[from], setting.dtype);
         }
     }
@@ -133,9 +176,8 @@ inline DeviceStep::DeviceStep(const Setting& setting, const std::vector<TestSequ
                                    : attention_factors(config, setting.params, setting.dtype);
   form = all.form;
   factors = DeviceBuffer<HeadFactors>(all.heads);
-  value = key;
-  key.data = cache.data();
-  value.data = cache.data() + value_at;
+  key.data = cache.data() + place.key_at;
+  value.data = cache.data() + place.value_at;
 }
 
 /// A launch of decode with its buffers, outputs poisoned.
@@ -151,6 +193,7 @@ struct DecodeLaunch {
     out.fill_bytes(0xFF);
     partial.fill_bytes(0xFF);
     arrived.fill_bytes(0);
+    value_count.fill_bytes(0);
     const std::int64_t columns = std::int64_t{config.heads} * config.head_dim;
     args = {.query = step.query.data(),
             .out = out.data(),
@@ -179,8 +222,18 @@ struct DecodeLaunch {
   DeviceBuffer<std::uint16_t> out;
   DeviceBuffer<float> partial;
   DeviceBuffer<std::uint32_t> arrived;
+  DeviceBuffer<std::uint64_t> value_count = DeviceBuffer<std::uint64_t>(1);  // used where args point to it
   DecodeArgs args;
 };
+
+/// Keys that units of a step see: those of its sequences with rows, once a KV head.
+inline std::uint64_t seen_keys(const Setting& setting, const std::vector<TestSequence>& sequences) {
+  std::uint64_t keys = 0;
+  for (const TestSequence& s : sequences)
+    if (s.rows > 0)
+      keys += static_cast<std::uint64_t>(s.context) * static_cast<std::uint64_t>(setting.config.kv_heads);
+  return keys;
+}
 
 /// And of prefill.
 struct PrefillLaunch {
@@ -234,16 +287,18 @@ inline std::vector<std::uint16_t> decode(const Setting& setting, const std::vect
                                          std::int32_t poisoned_below = 0) {
   const AttentionConfig& config = setting.config;
   DecodeLaunch launch(setting, sequences, poisoned_below);
-  // The second launch begins while the first one ends, on the same partial sums.
+  // The second launch begins while the first one ends, on the same partial sums; it counts, too.
   DeviceBuffer<std::uint16_t> earlier(launch.out.size());
   earlier.fill_bytes(0xFF);
   DecodeArgs before = launch.args;
   before.out = earlier.data();
   run_decode(before, setting.dtype, config.head_dim, config.pool_size, nullptr);
+  launch.args.value_count = launch.value_count.data();
   run_decode(launch.args, setting.dtype, config.head_dim, config.pool_size, nullptr);
   std::vector<std::uint16_t> first = launch.out.download();
   EXPECT_EQ(earlier.download(), first);
   for (const std::uint32_t count : launch.arrived.download()) EXPECT_EQ(count, 0u);
+  EXPECT_EQ(launch.value_count.download()[0] >> 32, seen_keys(setting, sequences));
   return first;
 }
 
@@ -300,7 +355,7 @@ inline Setting random_setting(Random& random) {
   }
   if (pick(random, 0, 1) == 0) setting.params.slope.clear(), setting.params.bias.clear();
   setting.dtype = pick_of<DType>(random, {DType::bf16, DType::f16});
-  setting.layout = pick_of<Layout>(random, {Layout::own, Layout::flash, Layout::packed});
+  setting.layout = pick_of(random, kLayouts);
   setting.block_size = pick_of<std::int32_t>(random, {8, 16, 32, 64, 128});
   setting.skip_values = pick(random, 0, 1) == 0;
   setting.placement = static_cast<unsigned>(pick(random, 1, 1000));

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <tuple>
 
-#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/attention/cuda/plain_policy.h"
 
 namespace asynct::cuda {
 namespace {
@@ -16,12 +16,14 @@ std::int32_t keys_of(const DecodeUnit& unit) {
 }  // namespace
 
 void DecodePlan::build(std::span<const std::int32_t> query_start,
-                       std::span<const std::int32_t> context_length, std::int32_t kv_heads) {
+                       std::span<const std::int32_t> context_length, std::int32_t kv_heads,
+                       std::int32_t most_tokens) {
   assert(query_start.size() == context_length.size() + 1);
   units.clear();
   slots = 0;
   for (std::size_t i = 0; i < context_length.size(); ++i) {
-    if (query_start[i + 1] == query_start[i]) continue;
+    const std::int32_t tokens = query_start[i + 1] - query_start[i];
+    if (tokens == 0 || tokens > most_tokens) continue;
     const std::int32_t chunks = chunks_of(context_length[i]);
     for (std::int32_t chunk = 0; chunk < chunks; ++chunk)
       for (std::int32_t head = 0; head < kv_heads; ++head)
@@ -30,7 +32,7 @@ void DecodePlan::build(std::span<const std::int32_t> query_start,
                          .chunk = chunk,
                          .first_slot = slots + head * chunks,
                          .first_row = query_start[i],
-                         .tokens = query_start[i + 1] - query_start[i],
+                         .tokens = tokens,
                          .context = context_length[i]});
     slots += chunks * kv_heads;
   }
@@ -43,12 +45,18 @@ void DecodePlan::build(std::span<const std::int32_t> query_start,
 void PrefillPlan::build(std::span<const std::int32_t> query_start,
                         std::span<const std::int32_t> context_length, std::int32_t kv_heads,
                         std::int32_t group) {
+  build_units(query_start, context_length, kv_heads, kPrefillRows / group, 0);
+}
+
+void PrefillPlan::build_units(std::span<const std::int32_t> query_start,
+                              std::span<const std::int32_t> context_length, std::int32_t kv_heads,
+                              std::int32_t unit_tokens, std::int32_t skipped_tokens) {
   assert(query_start.size() == context_length.size() + 1);
-  const std::int32_t unit_tokens = kPrefillRows / group;
   units.clear();
   std::int64_t keys_before = 0;  // of the sequences and heads so far
   for (std::size_t i = 0; i < context_length.size(); ++i) {
     const std::int32_t tokens = query_start[i + 1] - query_start[i];
+    if (tokens <= skipped_tokens) continue;
     for (std::int32_t token = 0; token < tokens; token += unit_tokens) {
       const std::int32_t position = context_length[i] - tokens + token;
       for (std::int32_t head = 0; head < kv_heads; ++head)
@@ -68,6 +76,14 @@ void PrefillPlan::build(std::span<const std::int32_t> query_start,
     return std::tuple(a.section, -a.last_key, a.sequence, a.token, a.kv_head) <
            std::tuple(b.section, -b.last_key, b.sequence, b.token, b.kv_head);
   });
+}
+
+void PlainPlan::build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+                      std::int32_t kv_heads, std::int32_t group) {
+  assert(group >= 1 && group <= kDecodeRows);
+  const std::int32_t few_tokens = kDecodeRows / group;
+  few.build(query_start, context_length, kv_heads, few_tokens);
+  many.build_units(query_start, context_length, kv_heads, kPlainRows / group, few_tokens);
 }
 
 std::int32_t mixed_decode_blocks(const DecodePlan& decode, const PrefillPlan& prefill, std::int32_t head_dim,

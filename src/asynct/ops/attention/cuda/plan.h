@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -14,9 +15,9 @@ struct DecodePlan {
   std::int32_t slots = 0;         // partial sums that a launch leaves
 
   /// Sequences with `query_start[i + 1] - query_start[i]` rows on `context_length[i]` keys; those without
-  /// rows are skipped. Rows times heads a KV head are at most kDecodeRows.
+  /// rows, or with more than `most_tokens`, are skipped. Rows times heads a KV head are at most kDecodeRows.
   void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
-             std::int32_t kv_heads);
+             std::int32_t kv_heads, std::int32_t most_tokens = std::numeric_limits<std::int32_t>::max());
 };
 
 /// Prefill's work of one step, in sections of kSectionKeys so that keys and values are read from memory once,
@@ -25,6 +26,21 @@ struct PrefillPlan {
   std::vector<PrefillUnit> units;
 
   /// As DecodePlan's, with `group` query heads a KV head, a power of two up to 16.
+  void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+             std::int32_t kv_heads, std::int32_t group);
+
+  /// The same in units of `unit_tokens` tokens, of the sequences with more than `skipped_tokens`.
+  void build_units(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
+                   std::int32_t kv_heads, std::int32_t unit_tokens, std::int32_t skipped_tokens);
+};
+
+/// The plain path's work of one step (plain.h): as decode what fits into kDecodeRows rows a KV head, the rest
+/// as prefill in units of kPlainRows rows.
+struct PlainPlan {
+  DecodePlan few;
+  PrefillPlan many;
+
+  /// `group` query heads a KV head, 1 to kDecodeRows.
   void build(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_length,
              std::int32_t kv_heads, std::int32_t group);
 };

@@ -9,7 +9,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/attention/cuda/factors.h"
-#include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/attention/cuda/plain_policy.h"
 
 namespace asynct::cuda {
 namespace {
@@ -79,6 +79,30 @@ TEST(PrefillPlan, gives_each_row_to_one_unit_with_all_keys_it_sees) {
       EXPECT_TRUE(rows.emplace(unit.kv_head, unit.first_row + unit.token + i).second);
   }
   EXPECT_EQ(rows.size(), 1400u);
+}
+
+TEST(PlainPlan, gives_each_row_to_one_unit_of_few_rows_or_of_many) {
+  const std::vector<std::int32_t> query_start = {0, 1, 1, 4, 304, 309, 325};
+  const std::vector<std::int32_t> context = {2500, 60, 50, 1000, 5, 90};
+  for (const std::int32_t group : {1, 2, 3, 4, 5, 7, 8, 16}) {
+    PlainPlan plan;
+    plan.build(query_start, context, 2, group);
+    std::set<std::tuple<int, int>> rows;
+    for (const DecodeUnit& unit : plan.few.units) {
+      EXPECT_LE(unit.tokens * group, kDecodeRows);
+      if (unit.chunk > 0) continue;
+      for (std::int32_t i = 0; i < unit.tokens; ++i)
+        EXPECT_TRUE(rows.emplace(unit.kv_head, unit.first_row + i).second);
+    }
+    for (const PrefillUnit& unit : plan.many.units) {
+      const std::int32_t tokens = std::min(kPlainRows / group, unit.tokens - unit.token);
+      EXPECT_GT(unit.tokens * group, kDecodeRows);
+      EXPECT_EQ(unit.last_key, unit.first_position + tokens);
+      for (std::int32_t i = 0; i < tokens; ++i)
+        EXPECT_TRUE(rows.emplace(unit.kv_head, unit.first_row + unit.token + i).second);
+    }
+    EXPECT_EQ(rows.size(), 650u) << "group " << group;
+  }
 }
 
 TEST(PrefillPlan, goes_through_keys_by_sections) {
