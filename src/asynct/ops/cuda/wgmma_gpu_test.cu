@@ -109,7 +109,9 @@ void expect_shared_products() {
   (expect_product<kColumns, kTransposeB, false>(), ...);
 }
 
-TEST(TileWarpgroup, products_of_shared_operands) { expect_shared_products<0, 8, 16, 32, 64, 128, 256>(); }
+TEST(TileWarpgroup, products_of_shared_operands) {
+  expect_shared_products<0, 8, 16, 32, 64, 96, 128, 192, 256>();
+}
 
 TEST(TileWarpgroup, products_of_shared_operands_transposed) {
   expect_shared_products<1, 8, 16, 32, 64, 128, 256>();

@@ -117,6 +117,26 @@ TEST(KernelBench, what_cannot_be_allocated_is_a_line_of_its_own) {
   EXPECT_GT(report.ceilings.read_bytes, 0);
 }
 
+TEST(KernelBench, times_our_projections_beside_the_librarys) {
+  KernelBenchOptions options;
+  options.decode.clear();
+  options.prefill.clear();
+  options.mixed.clear();
+  options.layer.clear();
+  options.linear = {{5, 256, 128}, {700, 256, 128}, {5, 256, 72}};
+  options.quick = true;
+  const Report report = run_kernel_bench(options, [](const std::string&) {});
+  std::vector<const Result*> ours;
+  for (const Result& result : report.results)
+    if (result.variant == "asynct") ours.push_back(&result);
+  ASSERT_EQ(ours.size(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(ours[static_cast<std::size_t>(i)]->error, "");
+    EXPECT_GT(ours[static_cast<std::size_t>(i)]->bursts.seconds.median, 0);
+  }
+  EXPECT_NE(ours[2]->error.find("72 inputs"), std::string::npos) << ours[2]->error;
+}
+
 TEST(KernelBench, runs_what_a_layer_has_besides_attention_and_products) {
   KernelBenchOptions options;
   options.decode.clear();

@@ -7,6 +7,7 @@
 #include "asynct/ops/kernel_bench/kernel_bench.h"
 #include "asynct/ops/kernel_bench/memory_kernels.h"
 #include "asynct/ops/kernel_bench/tensor_group.h"
+#include "asynct/ops/linear/cuda/linear.h"
 
 namespace asynct::kernel_bench {
 namespace {
@@ -27,12 +28,27 @@ TensorKernel cublas_lt(const LinearShape& shape) {
           }};
 }
 
+/// What the engine runs, rounded and stored.
+TensorKernel ours(const LinearShape& shape) {
+  return {.variant = "asynct",
+          .floor = shape.floor(),
+          .launch = [shape](const Tensors& tensors, cudaStream_t stream) {
+            using namespace cuda;
+            const LinearWeight weight =
+                make_linear_weight(tensors[kWeight], shape.outputs, shape.inputs, shape.inputs);
+            const LinearInput rows =
+                make_linear_input(tensors[kRows], shape.rows, shape.inputs, shape.inputs);
+            run_linear(weight, rows, shape.rows, StoreBf16{.out = tensors[kOut], .stride = shape.outputs},
+                       stream);
+          }};
+}
+
 LazyGroup linear_group(const LinearShape& shape, double cache_bytes) {
   const auto count = [](std::int32_t a, std::int32_t b) {
     return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
   };
   const std::size_t weights = count(shape.outputs, shape.inputs);
-  std::vector<TensorKernel> kernels = {cublas_lt(shape)};
+  std::vector<TensorKernel> kernels = {ours(shape), cublas_lt(shape)};
   for (int setting = 0; setting < kReadSettings; ++setting)
     kernels.push_back({.variant = "read weights",
                        .floor = {.bytes = 2.0 * static_cast<double>(weights)},

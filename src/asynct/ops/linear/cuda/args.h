@@ -23,14 +23,16 @@ struct StreamArgs {
 };
 
 struct TileArgs {
-  CUtensorMap weight;  // dims like StreamArgs'; box: 64 columns of 64 rows
-  CUtensorMap input;   // box: 64 columns of 128 rows
+  CUtensorMap weight;  // dims like StreamArgs'; box: 64 columns of as many rows as the kernel wants
+  CUtensorMap input;   // likewise
   std::int32_t rows = 0;
   std::int32_t outputs = 0;
   std::int32_t steps = 0;  // of 64, in a part of K
   std::int32_t parts = 1;
-  std::int32_t token_pairs = 0;   // of tiles of 128 tokens
-  std::int32_t output_tiles = 0;  // of 128 outputs
+  std::int32_t stages = 2;
+  std::int32_t group = 1;  // of token tiles that go through all weights together
+  std::int32_t token_tiles = 0;
+  std::int32_t output_tiles = 0;
 };
 
 // What becomes of the sums. Row strides are in elements and even, pointers aligned to 8 bytes; bf16 tensors

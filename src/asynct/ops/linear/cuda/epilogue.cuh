@@ -35,9 +35,12 @@ __device__ inline void store_outputs(const StoreFloat& to, int row, int n, float
   *reinterpret_cast<float2*>(to.out + row * to.stride + n) = {a, b};
 }
 
+__device__ inline std::uint16_t rounded_reglu(float gate, float up) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(reglu(gate, up)));
+}
 __device__ inline void store_outputs(const StoreReglu& to, int row, int n, float gate, float up, Nothing,
                                      Nothing) {
-  to.out[row * to.stride + n / 2] = __bfloat16_as_ushort(__float2bfloat16_rn(reglu(gate, up)));
+  to.out[row * to.stride + n / 2] = rounded_reglu(gate, up);
 }
 
 struct DyhtFactors {
@@ -71,15 +74,25 @@ __device__ inline float2 load_before(const AddResidual& to, int row, int n) {
   return unpack<__nv_bfloat16>(
       __ldcg(reinterpret_cast<const unsigned*>(to.residual + row * to.residual_stride + n)));
 }
+/// The new residual of two outputs.
+__device__ inline std::uint32_t add_to(const AddResidual& to, float a, float b, const DyhtFactors& post,
+                                       float2 before) {
+  const float2 added = apply_dyht(to.post, post, {a, b});
+  return pack<__nv_bfloat16>(__fadd_rn(before.x, added.x), __fadd_rn(before.y, added.y));
+}
+/// The next input where the residual is `sum`.
+__device__ inline std::uint32_t next_of(const AddResidual& to, std::uint32_t sum,
+                                        const DyhtFactors& factors) {
+  const float2 next = apply_dyht(to.next, factors, unpack<__nv_bfloat16>(sum));
+  return pack<__nv_bfloat16>(next.x, next.y);
+}
 __device__ inline void store_outputs(const AddResidual& to, int row, int n, float a, float b,
                                      const ResidualFactors& factors, float2 before) {
-  const float2 added = apply_dyht(to.post, factors.post, {a, b});
-  const std::uint32_t sum = pack<__nv_bfloat16>(__fadd_rn(before.x, added.x), __fadd_rn(before.y, added.y));
+  const std::uint32_t sum = add_to(to, a, b, factors.post, before);
   *reinterpret_cast<std::uint32_t*>(to.residual + row * to.residual_stride + n) = sum;
   if (to.next_input == nullptr) return;
-  const float2 next = apply_dyht(to.next, factors.next, unpack<__nv_bfloat16>(sum));
   *reinterpret_cast<std::uint32_t*>(to.next_input + row * to.next_stride + n) =
-      pack<__nv_bfloat16>(next.x, next.y);
+      next_of(to, sum, factors.next);
 }
 
 }  // namespace asynct::cuda

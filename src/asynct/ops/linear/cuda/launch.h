@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "asynct/ops/linear/cuda/linear.h"
+#include "asynct/ops/linear/cuda/policy.h"
 
 // The kernels behind run_linear, which checks arguments before. All give the same bits.
 namespace asynct::cuda {
@@ -14,9 +15,14 @@ template <class Epilogue>
 void launch_stream(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
                    const Epilogue& epilogue, cudaStream_t stream);
 
-/// For many rows.
+/// For more rows, of which linear_tile() chooses the tile: one that slices,
 template <class Epilogue>
-void launch_tiles(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+void launch_slices(const LinearTile& tile, const LinearWeight& weight, const LinearInput& x,
+                   std::int32_t rows, const Epilogue& epilogue, cudaStream_t stream);
+
+/// or one that does not.
+template <class Epilogue>
+void launch_tiles(const LinearTile& tile, const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
                   const Epilogue& epilogue, cudaStream_t stream);
 
 }  // namespace asynct::cuda

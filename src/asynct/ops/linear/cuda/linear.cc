@@ -21,6 +21,16 @@ CUtensorMap matrix_map(const void* data, std::int32_t rows, std::int32_t columns
   return make_tensor_map(data, shape);
 }
 
+TileMaps tile_maps(const void* data, std::int32_t rows, std::int32_t columns, std::int64_t stride) {
+  TileMaps maps;
+  std::int32_t box = 8;
+  for (CUtensorMap& map : maps) {
+    map = matrix_map(data, rows, columns, stride, box, 64);
+    box *= 2;
+  }
+  return maps;
+}
+
 void expect_matrix(std::string_view what, const void* data, std::int32_t rows, std::int32_t columns,
                    std::int64_t stride) {
   if (rows < 1) fail("linear: ", what, " of ", rows, " rows, expected at least 1");
@@ -62,7 +72,7 @@ LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::i
   expect_matrix("weight", weight, outputs, inputs, stride);
   if (outputs % 8 != 0) fail("linear: weight of ", outputs, " outputs, expected a multiple of 8");
   return {.map = matrix_map(weight, outputs, inputs, stride, kStreamRows, kStreamDepth),
-          .tile_map = matrix_map(weight, outputs, inputs, stride, 64, 64),
+          .tile_maps = tile_maps(weight, outputs, inputs, stride),
           .outputs = outputs,
           .inputs = inputs,
           .parts = linear_parts(outputs, inputs)};
@@ -70,8 +80,7 @@ LinearWeight make_linear_weight(const void* weight, std::int32_t outputs, std::i
 
 LinearInput make_linear_input(const void* x, std::int32_t rows, std::int32_t inputs, std::int64_t stride) {
   expect_matrix("input", x, rows, inputs, stride);
-  LinearInput input = {
-      .tile_map = matrix_map(x, rows, inputs, stride, 128, 64), .rows = rows, .inputs = inputs};
+  LinearInput input = {.tile_maps = tile_maps(x, rows, inputs, stride), .rows = rows, .inputs = inputs};
   std::int32_t box = 8;
   for (CUtensorMap& map : input.maps) {
     map = matrix_map(x, rows, inputs, stride, box, kStreamDepth);
@@ -89,10 +98,13 @@ void run_linear(const LinearWeight& weight, const LinearInput& x, std::int32_t r
   std::visit(
       [&](const auto& to) {
         expect_epilogue(to, weight.outputs);
-        if (rows <= kMostStreamRows)
+        const LinearTile* const tile = linear_tile(rows, weight.outputs, weight.inputs);
+        if (tile == nullptr)
           launch_stream(weight, x, rows, to, stream);
+        else if (tile->slices)
+          launch_slices(*tile, weight, x, rows, to, stream);
         else
-          launch_tiles(weight, x, rows, to, stream);
+          launch_tiles(*tile, weight, x, rows, to, stream);
       },
       epilogue);
 }

@@ -10,10 +10,13 @@
 
 namespace asynct::cuda {
 
+/// Boxes of 8, 16, 32, 64, 128 rows (tile_map_of).
+using TileMaps = std::array<CUtensorMap, 5>;
+
 /// A weight as kernels want it, made once; the matrix stays where it is.
 struct LinearWeight {
-  CUtensorMap map;       // the streaming kernel's
-  CUtensorMap tile_map;  // the tile kernel's
+  CUtensorMap map;     // the streaming kernel's
+  TileMaps tile_maps;  // the tile kernel's
   std::int32_t outputs = 0;
   std::int32_t inputs = 0;
   std::int32_t parts = 1;  // of K (policy.h): part of the reduction order
@@ -22,7 +25,7 @@ struct LinearWeight {
 /// A buffer of inputs, made once; any number of its rows can be multiplied.
 struct LinearInput {
   std::array<CUtensorMap, 4> maps;  // the streaming kernel's: boxes of 8, 16, 32, 64 rows
-  CUtensorMap tile_map;
+  TileMaps tile_maps;
   std::int32_t rows = 0;
   std::int32_t inputs = 0;
 };

@@ -2,45 +2,71 @@
 
 #include <algorithm>
 
+#include "asynct/base/error.h"
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/linear/cuda/launch.h"
 
 namespace asynct::cuda {
+namespace {
 
-template <class Epilogue>
-void launch_tiles(const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
-                  const Epilogue& epilogue, cudaStream_t stream) {
-  const TileArgs args = {.weight = weight.tile_map,
-                         .input = x.tile_map,
+constexpr int kMostShared = 232448;
+constexpr int kGroupTokens = 2048;  // that go through all weights together
+
+template <class Traits, class Epilogue>
+void launch(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, const Epilogue& epilogue,
+            cudaStream_t stream) {
+  constexpr int kStages =
+      (kMostShared - Traits::shared_bytes(0)) / (Traits::shared_bytes(1) - Traits::shared_bytes(0));
+  static_assert(kStages >= 2, "a stage is free when the next one has been begun");
+  const TileArgs args = {.weight = weight.tile_maps[tile_map_of(Traits::kWeightBox)],
+                         .input = x.tile_maps[tile_map_of(Traits::kTokens)],
                          .rows = rows,
                          .outputs = weight.outputs,
                          .steps = weight.inputs / weight.parts / 64,
                          .parts = weight.parts,
-                         .token_pairs = (rows + 255) / 256,
-                         .output_tiles = (weight.outputs + 127) / 128};
-  const int multiprocessors = prepare<tile_kernel<Epilogue>>(kTileShared);
-  const int clusters = std::min(args.token_pairs * args.output_tiles, multiprocessors / kTileCluster);
-  cudaLaunchAttribute attributes[2] = {{.id = cudaLaunchAttributeProgrammaticStreamSerialization},
-                                       {.id = cudaLaunchAttributeClusterDimension}};
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].val.clusterDim = {kTileCluster, 1, 1};
-  const cudaLaunchConfig_t config = {.gridDim = static_cast<unsigned>(clusters * kTileCluster),
-                                     .blockDim = kTileThreads,
-                                     .dynamicSmemBytes = kTileShared,
-                                     .stream = stream,
-                                     .attrs = attributes,
-                                     .numAttrs = 2};
-  check(cudaLaunchKernelEx(&config, tile_kernel<Epilogue>, args, epilogue), "linear");
+                         .stages = kStages,
+                         .group = kGroupTokens / Traits::kTokens,
+                         .token_tiles = (rows + Traits::kTokens - 1) / Traits::kTokens,
+                         .output_tiles = (weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs};
+  const int multiprocessors = prepare<tile_kernel<Traits, Epilogue>>(kMostShared);
+  cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config = {
+      .gridDim = static_cast<unsigned>(std::min(args.token_tiles * args.output_tiles, multiprocessors)),
+      .blockDim = Traits::kThreads,
+      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(kStages)),
+      .stream = stream,
+      .attrs = &overlap,
+      .numAttrs = 1};
+  check(cudaLaunchKernelEx(&config, tile_kernel<Traits, Epilogue>, args, epilogue), "linear");
 }
 
-template void launch_tiles(const LinearWeight&, const LinearInput&, std::int32_t, const StoreBf16&,
-                           cudaStream_t);
-template void launch_tiles(const LinearWeight&, const LinearInput&, std::int32_t, const StoreFloat&,
-                           cudaStream_t);
-template void launch_tiles(const LinearWeight&, const LinearInput&, std::int32_t, const StoreReglu&,
-                           cudaStream_t);
-template void launch_tiles(const LinearWeight&, const LinearInput&, std::int32_t, const AddResidual&,
-                           cudaStream_t);
+}  // namespace
+
+template <class Epilogue>
+void launch_tiles(const LinearTile& tile, const LinearWeight& weight, const LinearInput& x, std::int32_t rows,
+                  const Epilogue& epilogue, cudaStream_t stream) {
+  const auto is = [&](std::int32_t tokens, std::int32_t outputs) {
+    return tile.tokens == tokens && tile.outputs == outputs;
+  };
+  if (is(64, 64)) return launch<TileTraits<64, 64, true>>(weight, x, rows, epilogue, stream);
+  if (is(64, 96)) return launch<TileTraits<64, 96, true>>(weight, x, rows, epilogue, stream);
+  if (is(64, 128)) return launch<TileTraits<64, 128, true>>(weight, x, rows, epilogue, stream);
+  if (is(128, 96)) return launch<TileTraits<128, 96, true>>(weight, x, rows, epilogue, stream);
+  if (is(128, 128)) return launch<TileTraits<128, 128, true>>(weight, x, rows, epilogue, stream);
+  if (is(128, 192)) return launch<TileTraits<128, 192, true>>(weight, x, rows, epilogue, stream);
+  if (is(128, 256)) return launch<TileTraits<128, 256, false>>(weight, x, rows, epilogue, stream);
+  fail("linear: no tile of ", tile.tokens, " tokens and ", tile.outputs, " outputs");
+}
+
+template void launch_tiles(const LinearTile&, const LinearWeight&, const LinearInput&, std::int32_t,
+                           const StoreBf16&, cudaStream_t);
+template void launch_tiles(const LinearTile&, const LinearWeight&, const LinearInput&, std::int32_t,
+                           const StoreFloat&, cudaStream_t);
+template void launch_tiles(const LinearTile&, const LinearWeight&, const LinearInput&, std::int32_t,
+                           const StoreReglu&, cudaStream_t);
+template void launch_tiles(const LinearTile&, const LinearWeight&, const LinearInput&, std::int32_t,
+                           const AddResidual&, cudaStream_t);
 
 }  // namespace asynct::cuda
