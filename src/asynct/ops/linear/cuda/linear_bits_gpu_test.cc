@@ -88,8 +88,8 @@ TEST(LinearBits, of_every_epilogue_do_not_depend_on_the_tile) {
     const std::int32_t rows = 150;
     const Product product(random, rows, outputs, inputs);
     const LinearInput x = product.rows_from(0);
-    const TestNorm post(random, outputs, true);
-    const TestNorm next(random, outputs, false);
+    const EpilogueNorm post(random, outputs, true);
+    const EpilogueNorm next(random, outputs, false);
     for (const int gap : {1, 4}) {  // of 2 elements: rows on 4 bytes, on 16
       const TestMatrix start(random, rows, outputs, 1, 1);
       const auto results = [&](const LinearTile* tile) {

@@ -75,8 +75,8 @@ TEST(LinearResidual, equals_the_reference) {
     const TestMatrix residual(random, rows + 1, outputs, 1, 1);
     const bool with_post = round % 2 == 0;
     const bool with_next = round % 3 != 0;
-    const TestNorm post(random, outputs, round % 4 < 2);
-    const TestNorm next(random, outputs, round % 4 < 1);
+    const EpilogueNorm post(random, outputs, round % 4 < 2);
+    const EpilogueNorm next(random, outputs, round % 4 < 1);
     const Output<std::uint16_t> input(rows, outputs, 1);
     AddResidual add = {
         .residual = residual.device.data(), .residual_stride = residual.stride, .next = next.view};
@@ -113,7 +113,7 @@ TEST(LinearNan, stays_in_its_row_and_is_not_clamped) {
   Bits bits = product.x.bits;
   bits[at(5 * product.x.stride + 100)] = 0x7FC0;
   product.x.device.upload(bits);
-  const TestNorm norm(random, 128, true);
+  const EpilogueNorm norm(random, 128, true);
   const TestMatrix residual(random, 20, 128, 1, 0);
   const Output<std::uint16_t> next(20, 128, 0);
   const Output<std::uint16_t> neurons(20, 64, 0);

@@ -96,8 +96,8 @@ struct Output {
 };
 
 /// Factors of a norm and the same on the device.
-struct TestNorm {
-  TestNorm(Random& random, std::int32_t size, bool with_beta) {
+struct EpilogueNorm {
+  EpilogueNorm(Random& random, std::int32_t size, bool with_beta) {
     std::uniform_real_distribution<float> around(0.5F, 1.5F);
     for (std::int32_t i = 0; i < size; ++i) {
       alpha.push_back(around(random));
