@@ -68,13 +68,4 @@ __device__ inline void store_shared(std::uint32_t to, float v) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory");
 }
 
-// The same under names of their own, as attention and products call them.
-__device__ inline uint4 load_shared(std::uint32_t from) { return load_shared<uint4>(from); }
-__device__ inline std::uint32_t load_shared_4(std::uint32_t from) { return load_shared<std::uint32_t>(from); }
-__device__ inline uint2 load_shared_8(std::uint32_t from) { return load_shared<uint2>(from); }
-__device__ inline float4 load_shared_floats(std::uint32_t from) { return load_shared<float4>(from); }
-__device__ inline float2 load_pair(std::uint32_t from) { return load_shared<float2>(from); }
-__device__ inline void store_pair(std::uint32_t to, float x, float y) { store_shared(to, make_float2(x, y)); }
-__device__ inline void store_zeros(std::uint32_t to) { store_shared(to, make_uint4(0, 0, 0, 0)); }
-
 }  // namespace asynct::cuda

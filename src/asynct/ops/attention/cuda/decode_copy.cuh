@@ -60,7 +60,7 @@ class DecodeCopies {
       std::uint32_t needed[] = {0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF};
       if constexpr (kNeeded) {
         layout_.wait_for_weights(n);
-        const uint4 by_tile = load_shared(layout_.needed(n));
+        const uint4 by_tile = load_shared<uint4>(layout_.needed(n));
         needed[0] = by_tile.x;
         needed[1] = by_tile.y;
         needed[2] = by_tile.z;

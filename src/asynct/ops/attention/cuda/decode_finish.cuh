@@ -23,7 +23,7 @@ class DecodeFinish {
       const int chunks = chunks_of(unit.context);
       layout_.wait_for_sums(count);
       for_each_piece(unit, [&](int row, int column) {
-        const float4 sum = load_shared_floats(layout_.sums(count) + 4 * (row * Traits::kDim + column));
+        const float4 sum = load_shared<float4>(layout_.sums(count) + 4 * (row * Traits::kDim + column));
         if (chunks == 1)
           write(unit, row, column, sum);
         else

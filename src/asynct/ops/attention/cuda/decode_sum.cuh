@@ -41,7 +41,7 @@ class DecodeSums {
 
   /// out += values^T weights^T. Rows g and g + 8 of block i are value columns 16 i + g and 16 i + 8 + g.
   __device__ void add_stage(int n, Sums& out) const {
-    const uint4 needed = load_shared(layout_.needed(n));
+    const uint4 needed = load_shared<uint4>(layout_.needed(n));
     const std::uint32_t by_tile[] = {needed.x, needed.y, needed.z, needed.w};
 #pragma unroll
     for (int tile = 0; tile < Traits::kStageTiles; ++tile) {
@@ -51,8 +51,8 @@ class DecodeSums {
       uint2 weights[Traits::kRowBlocks];
 #pragma unroll
       for (int block = 0; block < Traits::kRowBlocks; ++block)
-        weights[block] =
-            load_shared_8(layout_.weights(n) + tile * Traits::kWeightTileBytes + 256 * block + 8 * lane_);
+        weights[block] = load_shared<uint2>(layout_.weights(n) + tile * Traits::kWeightTileBytes +
+                                            256 * block + 8 * lane_);
       // What lies where no weight is may be another row's, or no number.
       const std::uint32_t low = pair_mask(keys >> first);
       const std::uint32_t high = pair_mask(keys >> (2 - first));

@@ -130,7 +130,7 @@ class PlainCopies {
     if (row != nullptr)
       copy_async_16(to, row + 16 * piece);
     else
-      store_zeros(to);
+      store_shared(to, make_uint4(0, 0, 0, 0));
   }
 
   const PlainArgs& args_;

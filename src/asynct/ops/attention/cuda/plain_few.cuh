@@ -58,9 +58,9 @@ class PlainFew {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (warp_ > 0)
-          rows_.set_history(half, load_shared_floats(history_of(count, warp_ - 1, half)));
+          rows_.set_history(half, load_shared<float4>(history_of(count, warp_ - 1, half)));
         else if (count > 0)
-          rows_.set_history(half, load_shared_floats(history_of(count - 1, Traits::kTiles - 1, half)));
+          rows_.set_history(half, load_shared<float4>(history_of(count - 1, Traits::kTiles - 1, half)));
       }
       std::uint32_t a[1][4];
       rows_.weigh(pool_size, key + warp_ * kTileKeys, x, a);
@@ -70,7 +70,7 @@ class PlainFew {
     std::uint32_t a[Traits::kTiles][4];
 #pragma unroll
     for (int tile = 0; tile < Traits::kTiles; ++tile) {
-      const uint4 packed = load_shared(weights_ + 512 * tile + 16 * lane_);
+      const uint4 packed = load_shared<uint4>(weights_ + 512 * tile + 16 * lane_);
       a[tile][0] = packed.x, a[tile][1] = packed.y, a[tile][2] = packed.z, a[tile][3] = packed.w;
     }
     rows_.add_values(values, kColumns / 16 * warp_, a, sums_);

@@ -102,8 +102,8 @@ struct PrefillLayout {
   __device__ PrefillUnit unit_of(int round) const {
     PrefillUnit read;
     auto* const words = reinterpret_cast<uint4*>(&read);
-    words[0] = load_shared(unit(round));
-    words[1] = load_shared(unit(round) + 16);
+    words[0] = load_shared<uint4>(unit(round));
+    words[1] = load_shared<uint4>(unit(round) + 16);
     return read;
   }
   __device__ void wait_for_keys(int n) const { barrier_wait(key_full(n), n / Traits::kKeyStages & 1); }

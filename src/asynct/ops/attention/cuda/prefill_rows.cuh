@@ -180,7 +180,8 @@ class PrefillRows {
       const int key = valid + i / kPieces;
       const int row = (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
       const int piece = i % kPieces;
-      store_zeros(values + piece / 8 * Traits::kHalfBytes + row * 128 + piece % 8 * 16);
+      store_shared(values + piece / 8 * Traits::kHalfBytes + row * 128 + piece % 8 * 16,
+                   make_uint4(0, 0, 0, 0));
     }
     fence_async_shared();
     barrier_sync(kBarrier + group_, 128);
@@ -299,7 +300,7 @@ class PrefillRows {
 
   __device__ void add_shared() {
 #pragma unroll
-    for (int i = 0; i < Traits::kSums / 4; ++i) add(i, load_shared_floats(sums_ + i * kSumStep));
+    for (int i = 0; i < Traits::kSums / 4; ++i) add(i, load_shared<float4>(sums_ + i * kSumStep));
   }
   __device__ void keep_shared() const {
 #pragma unroll
@@ -349,7 +350,7 @@ class PrefillRows {
       const int head = (unit.kv_head << args_.group_shift) + row_of_unit - (token << args_.group_shift);
       auto* const out = static_cast<Element*>(args_.out) +
                         (unit.first_row + unit.token + token) * args_.out_stride + head * Traits::kDim;
-      reinterpret_cast<uint4*>(out)[piece] = load_shared(row_at(row) + ((piece ^ (row & 7)) << 4));
+      reinterpret_cast<uint4*>(out)[piece] = load_shared<uint4>(row_at(row) + ((piece ^ (row & 7)) << 4));
     }
     __syncwarp();
   }

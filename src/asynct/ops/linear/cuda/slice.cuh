@@ -132,7 +132,7 @@ __device__ inline void slice_multiply(const TileArgs& args, const SliceShared<Tr
       const std::uint32_t to = shared.sums(part) + 4 * (row * Traits::kSumStride + 2 * (lane % 4));
 #pragma unroll
       for (int j = 0; j < Traits::kOutputs / 8; ++j)
-        store_pair(to + 32 * j, sum[4 * j + 2 * h], sum[4 * j + 2 * h + 1]);
+        store_shared(to + 32 * j, make_float2(sum[4 * j + 2 * h], sum[4 * j + 2 * h + 1]));
     }
   }
 }
@@ -181,9 +181,9 @@ __global__ void __launch_bounds__(Traits::kThreads)
     const int n = output + 2 * (item % kPairs);
     const std::uint32_t from =
         shared.sums(0) + 4 * (item / kPairs * Traits::kSumStride + 2 * (item % kPairs));
-    float2 total = load_pair(from);
+    float2 total = load_shared<float2>(from);
     for (int part = 1; part < args.parts; ++part) {
-      const float2 sum = load_pair(from + part * Traits::kSumBytes);
+      const float2 sum = load_shared<float2>(from + part * Traits::kSumBytes);
       total = {total.x + sum.x, total.y + sum.y};
     }
     store_outputs(epilogue, token + item / kPairs, n, total.x, total.y, load_factors(epilogue, n), before[i]);

@@ -246,7 +246,7 @@ class StreamConsumer {
       const std::uint32_t to = sums + 4 * (row * Traits::kSumStride + 2 * (lane % 4));
 #pragma unroll
       for (int j = 0; j < Traits::kTokens / 8; ++j)
-        store_pair(to + 32 * j, sum_[4 * j + 2 * h], sum_[4 * j + 2 * h + 1]);
+        store_shared(to + 32 * j, make_float2(sum_[4 * j + 2 * h], sum_[4 * j + 2 * h + 1]));
     }
     if (args_.parts > 1) fence_async_shared();
     barrier_sync(Traits::kGroups == 1 ? 1 : 1 + group_, 128);
