@@ -1,7 +1,8 @@
-"""Ways in which others lay out a paged cache, and lists of pages. All of them are views: nothing is copied."""
+"""Ways in which others lay out a paged cache, as views of it, and lists of pages, of which a table is made."""
 
 import torch
 
+INT32_MAX = 2**31 - 1
 LAYOUTS = ("NHD", "HND", "KV_NHD", "PACKED_HND")
 
 
@@ -62,7 +63,10 @@ def block_table_of_pages(indptr, indices, last_page_len, page_size):
     if wrong.any():
         i = int(wrong.nonzero()[0])
         raise ValueError(f"last_page_len: {int(last[i])} of sequence {i}, expected 1 to {page_size}")
-    context = torch.where(pages > 0, (pages - 1) * page_size + last, 0).int()
+    context = torch.where(pages > 0, (pages.long() - 1) * page_size + last, 0)
+    if context.numel() > 0 and context.max() > INT32_MAX:
+        raise ValueError(f"indptr: a sequence of {int(context.max())} tokens, expected at most {INT32_MAX}")
+    context = context.int()
     width = max(int(pages.max()) if pages.numel() > 0 else 0, 1)
     column = torch.arange(width)
     at = torch.where(column < pages[:, None], indptr[:-1, None] + column, 0).to(indices.device)
@@ -74,9 +78,12 @@ def block_table_of_pages(indptr, indices, last_page_len, page_size):
 def host_ints(name, values):
     """A one-dimensional int32 tensor on the host; waits for the device where the values lie there."""
     if not isinstance(values, torch.Tensor):
-        values = torch.tensor(values, dtype=torch.int32)
+        values = torch.tensor(values, dtype=torch.int64)
     if values.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name}: dtype {values.dtype}, expected torch.int32")
     if values.dim() != 1:
         raise ValueError(f"{name}: shape {list(values.shape)}, expected one dimension")
-    return values.to(device="cpu", dtype=torch.int32).contiguous()
+    values = values.to(device="cpu")
+    if values.numel() > 0 and (values.max() > INT32_MAX or values.min() < -INT32_MAX):
+        raise ValueError(f"{name}: values outside of int32")
+    return values.to(torch.int32).contiguous()

@@ -27,15 +27,16 @@ class _Plan:
         if self.limits is not None:
             self._check_limits(block_table, shape)
         step = self.step
-        if shape != self.shape:
+        if step is None or shape != self.shape:
             step = extension().AttentionStep(*shape, self.kernels, self.skip_values)
             if self.limits is not None:
                 step.fix(*self.limits)
         on_host = block_table.device.type == "cpu"
         width = block_table.shape[1]
-        step.build(query_start, context_length, width, block_table.contiguous().flatten() if on_host else None)
         changed = step is not self.step
-        self.step, self.shape = step, shape
+        # Until all of it is there, nothing runs: lengths of this plan over units of the one before would write anywhere.
+        self.step = None
+        step.build(query_start, context_length, width, block_table.contiguous().flatten() if on_host else None)
         with torch.cuda.device(self.device):
             changed |= self._set_table(block_table, shape[3])
             changed |= self._set_units(step)
@@ -43,6 +44,7 @@ class _Plan:
                 buffers = {**self.buffers, "block_table": self.table}
                 names = ("units", "block_table", "partial", "arrived", "span_sums")
                 step.set_memory(*(to_dlpack(buffers[name]) for name in names))
+        self.step, self.shape = step, shape
 
     def _check_limits(self, table, shape):
         if self.shape is not None and shape != self.shape:
@@ -93,7 +95,7 @@ class _PagedAttention:
 
     kv_layout: of the cache, see paged_kv_views(). skip_values: decode fetches only value rows that some query row gives
     weight, which changes no result. use_cuda_graph: launches are the same for every step of up to max_batch_size
-    sequences, max_tokens query rows (one a sequence by default) and max_context tokens, so that one that was captured
+    sequences, max_tokens query rows (by default max_query_len a sequence) and max_context tokens, so that one that was captured
     runs the plans that come after it; query and out have max_tokens rows then. One wrapper a captured batch size is best:
     room that a step leaves costs a little.
 

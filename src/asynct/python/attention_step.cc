@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <limits>
 
 #include "asynct/ops/attention/cuda/decode.h"
 #include "asynct/ops/attention/cuda/mixed.h"
@@ -46,8 +47,9 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionKernels kerne
          " KV heads, expected a multiple of them");
   if (shape.head_dim != 64 && shape.head_dim != 128)
     fail("attention: head_dim ", shape.head_dim, ", expected 64 or 128");
-  if (shape.block_size < 1 || !std::has_single_bit(static_cast<std::uint32_t>(shape.block_size)))
-    fail("attention: pages of ", shape.block_size, " tokens, expected a power of two");
+  const std::int32_t least = kernels == AttentionKernels::prefill ? 16 : 8;  // decode's is the lesser
+  if (shape.block_size < least || !std::has_single_bit(static_cast<std::uint32_t>(shape.block_size)))
+    fail("attention: pages of ", shape.block_size, " tokens, expected a power of two from ", least);
   group_ = shape.heads / shape.kv_heads;
   if (group_ > cuda::kDecodeRows)
     fail("attention: ", group_, " query heads a KV head, expected at most ", cuda::kDecodeRows);
@@ -58,20 +60,28 @@ void AttentionStep::fix(const StepLimits& limits) {
   if (limits.sequences < 1 || limits.tokens < limits.sequences || limits.context < 1)
     fail("limits of a captured step: ", limits.sequences, " sequences, ", limits.tokens, " query rows, ",
          limits.context, " tokens of context; expected one or more, no fewer rows than sequences");
-  if (limits.sequence_tokens < 1 || limits.sequence_tokens * group_ > cuda::kDecodeRows)
+  constexpr std::int32_t kMostContext = std::numeric_limits<std::int32_t>::max() - cuda::kChunkKeys;
+  if (limits.context > kMostContext)
+    fail("limits of a captured step: ", limits.context, " tokens of context, expected at most ",
+         kMostContext);
+  if (limits.sequence_tokens < 1 || limits.sequence_tokens > cuda::kDecodeRows / group_)
     fail("limits of a captured step: ", limits.sequence_tokens,
          " rows of a decoding sequence, expected 1 to ", cuda::kDecodeRows / group_);
   const std::int64_t slots =
       std::int64_t{limits.sequences} * shape_.kv_heads * cuda::chunks_of(limits.context);
-  if (slots > kMostUnits)
-    fail("limits of a captured step: ", slots, " pieces of work, expected at most ", kMostUnits);
+  const std::int64_t decode_room = kernels_ == AttentionKernels::prefill ? 0 : slots;
+  const std::int32_t unit_tokens = cuda::kPrefillRows / group_;
+  const std::int64_t prefill_room =
+      kernels_ == AttentionKernels::decode
+          ? 0
+          : std::int64_t{shape_.kv_heads} * (std::int64_t{limits.tokens / unit_tokens} + limits.sequences);
+  if (decode_room + prefill_room > kMostUnits)
+    fail("limits of a captured step: ", decode_room + prefill_room, " pieces of work, expected at most ",
+         kMostUnits);
   limits_ = limits;
   fixed_ = true;
-  decode_room_ = slots_ = kernels_ == AttentionKernels::prefill ? 0 : static_cast<std::int32_t>(slots);
-  const std::int32_t unit_tokens = cuda::kPrefillRows / group_;
-  prefill_room_ = kernels_ == AttentionKernels::decode
-                      ? 0
-                      : shape_.kv_heads * (limits.tokens / unit_tokens + limits.sequences);
+  decode_room_ = slots_ = static_cast<std::int32_t>(decode_room);
+  prefill_room_ = static_cast<std::int32_t>(prefill_room);
   most_tokens_ = limits.sequence_tokens;
 }
 
@@ -203,6 +213,9 @@ void AttentionStep::check_memory(const StepMemory& memory, int device) const {
   const std::int32_t sequences = fixed_ ? limits_.sequences : sequences_;
   if (table.shape[0] < sequences)
     fail("block_table: ", table.shape[0], " rows, expected at least ", sequences, ", one a sequence");
+  const std::int64_t context = fixed_ ? limits_.context : longest_;
+  if (sequences > 0 && table.shape[1] * shape_.block_size < context)
+    fail("block_table: ", table.shape[1], " blocks a row, expected enough for ", context, " tokens");
   if (table.shape[1] > 1 && table.stride[1] != 1)
     fail("block_table: blocks of a row are ", table.stride[1], " apart, expected contiguous rows");
 }
@@ -230,6 +243,9 @@ void AttentionStep::check_layer(LayerTensors& layer) const {
     if (rows->stride[1] != shape_.head_dim)
       fail(rows == &out ? "out" : "query", ": heads of a row are ", rows->stride[1], " apart, expected ",
            shape_.head_dim);
+  if (out.shape[0] > 1 && out.stride[0] < std::int64_t{shape_.heads} * shape_.head_dim)
+    fail("out: rows are ", out.stride[0], " apart, expected at least ", shape_.heads * shape_.head_dim,
+         ": they would overlap");
   const std::int32_t tokens = fixed_ ? limits_.tokens : tokens_;
   if (query.shape[0] < tokens)
     fail("query: ", query.shape[0], " rows, expected at least ", tokens,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "asynct/ops/attention/cuda/policy.h"
 
 // Plans and checks; launches are tested through Python (tests/python_gpu).
@@ -123,6 +125,21 @@ TEST(AttentionStep, limits_are_checked) {
   expect_error([&] { step.fix({4, 3, 1, 100}); }, "4 sequences, 3 query rows");
   expect_error([&] { step.fix({4, 20, 5, 100}); }, "5 rows of a decoding sequence, expected 1 to 4");
   expect_error([&] { step.fix({1 << 20, 1 << 20, 1, 1 << 20}); }, "pieces of work");
+  // What 32 bits do not hold.
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  expect_error([&] { step.fix({1, 1, 1, kMost}); }, "tokens of context, expected at most");
+  expect_error([&] { step.fix({1, 1, 1 << 30, 100}); }, "rows of a decoding sequence, expected 1 to 4");
+  AttentionStep prefill(kShape, AttentionKernels::prefill, false);
+  expect_error([&] { prefill.fix({kMost, kMost, 1, 100}); }, "pieces of work");
+}
+
+TEST(AttentionStep, pages_are_those_that_the_kernels_take) {
+  AttentionShape shape = kShape;
+  shape.block_size = 4;
+  expect_error([&] { AttentionStep(shape, AttentionKernels::decode, false); }, "a power of two from 8");
+  shape.block_size = 8;
+  AttentionStep(shape, AttentionKernels::decode, false);
+  expect_error([&] { AttentionStep(shape, AttentionKernels::prefill, false); }, "a power of two from 16");
 }
 
 TEST(AttentionStep, span_sums_are_for_contexts_of_several_spans) {

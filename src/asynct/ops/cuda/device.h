@@ -29,4 +29,14 @@ int prepare(int shared_bytes) {
   return known.load();
 }
 
+/// Shared memory that a block of the current device can have when its kernel asks for it.
+inline int most_shared_bytes() {
+  int device = 0;
+  int bytes = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "cudaDeviceGetAttribute");
+  return bytes;
+}
+
 }  // namespace asynct::cuda

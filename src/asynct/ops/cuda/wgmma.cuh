@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
-// Products of one warpgroup (sm_90a): d [64, N] += a [64, 16] x b [16, N], bf16 with float sums, b in shared
-// memory, a there or in registers. Asynchronous: fence() before the first of a batch, commit() after the
-// last, wait<n>() until all but the n newest batches are done; until then nobody touches d nor a's registers.
+// Products of one warpgroup (sm_90a): d [64, N] += a [64, 16] x b [16, N] with float sums, of bf16, from
+// registers of fp16 too, b in shared memory, a there or in registers. Asynchronous: fence() before the first
+// of a batch, commit() after the last, wait<n>() until all but the n newest batches are done; until then
+// nobody touches d nor a's registers.
 //
 // With w = warp, g = lane / 4, t = lane % 4, d[4 j + 2 h + e] is row 16 w + g + 8 h, column 8 j + 2 t + e. a
 // in registers has that layout for 16 columns.

@@ -17,11 +17,11 @@
 // group.
 //
 // A block owns a chunk of 1,024 keys of one KV head and streams it through rings of 64 keys in shared memory.
-// Its warps have roles: one copies keys, three copy values, three turn the scores of 64 keys into weights,
-// which they leave in a third ring, four multiply weights and values, each its own columns, one takes the
-// sums. So the sum of a chunk is made in the order of its keys and in one place, whatever runs beside, and no
-// maximum nor rescaled sum joins the warps. Copies run ahead over the end of a unit: the memory is never
-// waited for but at the start.
+// Its warps have roles: some copy keys, some values, some turn the scores of 64 keys into weights
+// (decode_layout.cuh has the numbers), which they leave in a third ring, four multiply weights and values,
+// each its own columns, one takes the sums. So the sum of a chunk is made in the order of its keys and in one
+// place, whatever runs beside, and no maximum nor rescaled sum joins the warps. Copies run ahead over the end
+// of a unit: the memory is never waited for but at the start.
 //
 // Values that no query row of the group gives weight take no part: they are masked, and where `skip_values`
 // asks for it not fetched. Then their copies begin when the weights of their 64 keys are known, while later

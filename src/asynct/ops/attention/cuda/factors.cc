@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "asynct/base/error.h"
-#include "asynct/ops/attention/cuda/softmax.h"
 
 namespace asynct::cuda {
 namespace {
@@ -46,6 +45,7 @@ AttentionFactors attention_factors(const AttentionConfig& config, const Attentio
 }
 
 AttentionFactors softmax_factors(const AttentionConfig& config) {
+  if (!(config.scale > 0)) fail("attention_scale ", config.scale, ": the CUDA kernels expect it above 0");
   constexpr float kLog2E = 1.44269504F;
   const HeadFactors head = {.slope = config.scale * kLog2E, .bias = 0, .sigma = 0, .gain = 1};
   return {.heads = std::vector<HeadFactors>(static_cast<std::size_t>(config.heads), head),

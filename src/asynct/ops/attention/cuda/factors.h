@@ -18,4 +18,7 @@ struct AttentionFactors {
 AttentionFactors attention_factors(const AttentionConfig& config, const AttentionHeadParams& params,
                                    DType dtype);
 
+/// The softmax twin's (softmax.h), of config.scale alone. Error unless it is above 0.
+AttentionFactors softmax_factors(const AttentionConfig& config);
+
 }  // namespace asynct::cuda

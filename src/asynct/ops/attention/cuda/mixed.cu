@@ -19,6 +19,8 @@ void run_mixed(const DecodeArgs& decode, const PrefillArgs& prefill, std::int32_
     fail("mixed attention: dtype ", name(dtype), ", ", decode.most_rows, " query rows a KV head",
          prefill.form.plain ? "" : ", slope, bias or scale of their own",
          "; expected bf16, at most 8 rows, slope 1, bias 0, a power of two as scale");
+  if (prefill.taken == nullptr)
+    fail("mixed attention: no counters for the units that are taken, expected two zeros");
   by_head_dim("mixed attention", head_dim, [&]<int kDim>() {
     by_pool_size("mixed attention", pool_size, [&]<int kPool>() {
       using Decode = DecodeTraits<__nv_bfloat16, kDim, kPool, 1>;

@@ -1,6 +1,7 @@
 #include "asynct/ops/attention/cuda/prefill.h"
 
 #include <bit>
+#include <limits>
 
 #include "asynct/ops/attention/cuda/dispatch.h"
 #include "asynct/ops/attention/cuda/prefill_launch.cuh"
@@ -15,6 +16,10 @@ CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
   TensorMapShape shape = {.dtype = tensors.dtype};
   const std::int64_t span = (tensors.kv_heads - 1) * view.head_stride +
                             (tensors.block_size - 16) * view.token_stride + tensors.head_dim;
+  // A column is where a head and a token of a block begin, as the copy engine counts: in 32 bits.
+  if (span < 1 || span > std::numeric_limits<std::int32_t>::max())
+    fail("prefill: heads and tokens of a block of keys or values lie ", span,
+         " elements apart, expected at most ", std::numeric_limits<std::int32_t>::max());
   shape.size = {static_cast<std::uint64_t>(span), 2, 4, 2, static_cast<std::uint64_t>(tensors.blocks)};
   shape.stride = {bytes_of_16_bit(view.token_stride), bytes_of_16_bit(4 * view.token_stride),
                   bytes_of_16_bit(2 * view.token_stride), bytes_of_16_bit(view.block_stride)};

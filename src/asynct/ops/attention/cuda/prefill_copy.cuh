@@ -34,7 +34,7 @@ class PrefillCopies {
       if constexpr (kOfKeys) copy_queries(unit, n++);
 #pragma unroll 1
       for (int tile = 0; tile < prefill_tiles<Traits>(unit.last_key); ++tile, ++n) {
-        // Parts past the end repeat the last one: their weights are zeros, what lies there must be finite.
+        // Parts past the end repeat the last one: their weights are zeros, and their values are cleared.
         const int key = min(tile * Traits::kKeys + 16 * part, (unit.last_key - 1) & ~15);
         const int block = __ldg(table + (key >> args_.block_shift));
         const std::uint32_t full = kOfKeys ? layout_.key_full(n) : layout_.value_full(n);

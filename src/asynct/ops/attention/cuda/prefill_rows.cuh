@@ -188,7 +188,8 @@ class PrefillRows {
   }
 
   /// Scores to weights, 16 keys at a time, as the left operand of the product with values: the layouts agree.
-  /// The first half waits in place while the values of the tile before are added, whose weights lie there.
+  /// The first kWaitStep steps wait in place while the values of the tile before are added, whose weights lie
+  /// there.
   template <bool kMasked>
   __device__ void weigh(int tile, Scores& scores) {
     constexpr int kSteps = Traits::kKeys / 16;

@@ -9,9 +9,6 @@
 // changes one thing only.
 namespace asynct::cuda {
 
-/// Of config.scale; there are no parameters of heads.
-AttentionFactors softmax_factors(const AttentionConfig& config);
-
 /// As run_prefill(), with softmax_factors(). head_dim 64 or 128, dtype bf16. Error for anything else. A row's
 /// result depends on its own keys only, as AsyncI's.
 void run_softmax_prefill(const PrefillArgs& args, DType dtype, std::int32_t head_dim, cudaStream_t stream);

@@ -48,7 +48,7 @@ class RmsBlock {
         dims_(launch.dims),
         shared_(shared) {}
 
-  /// read(row, head, channel, x) of all pieces; the reads of several are in flight at a time.
+  /// read(row, head, channel, x) of all pieces; several are asked for before the first is used.
   template <class Read>
   __device__ void fill(const Read& read) {
     constexpr int kAhead = 4;
@@ -219,8 +219,13 @@ void run_rms(const char* name, const typename Op::Args& args, std::int64_t rows,
                                                .pieces = Divider(dims / Op::kVector),
                                                .half_pieces = Divider(std::max(1, dims / (2 * Op::kVector)))};
   constexpr int kWithoutAsking = 48 * 1024;
-  if (grid.shared_bytes > kWithoutAsking)
-    prepare<rms_kernel<Op>>(rms_stride(kMostRmsDims) * static_cast<int>(sizeof(float)));
+  if (grid.shared_bytes > kWithoutAsking) {
+    const int most = most_shared_bytes();
+    if (grid.shared_bytes > most)
+      fail(name, ": vectors of ", dims, ", expected at most ", rms_most_dims(most),
+           ", what this device's shared memory holds");
+    prepare<rms_kernel<Op>>(most);
+  }
   launch_overlapped(rms_kernel<Op>, name, dim3(static_cast<unsigned>(grid.blocks)), dim3(kRmsThreads), launch,
                     stream, grid.shared_bytes);
 }
