@@ -32,8 +32,10 @@ test-python: build
 	python3 -m unittest discover -s tests/cli -p '*_test.py'
 
 # Against real libraries: tokenizers, transformers, lm-eval. Makes its own virtual environment (2 minutes, 2 GB).
+# PyTorch's large tensors would be mapped and unmapped by each operator: half of the time then goes to page faults.
+KEEP_PAGES = MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=67108864
 test-diff: build $(DIFF_ENV)/ready
-	PYTHONPATH=python $(DIFF_ENV)/bin/python -m pytest -q tests/python tests/diff
+	$(KEEP_PAGES) PYTHONPATH=python $(DIFF_ENV)/bin/python -m pytest -q tests/python tests/diff
 
 $(DIFF_ENV)/ready: tests/diff/requirements.txt tools/setup_diff_env.sh
 	tools/setup_diff_env.sh $(DIFF_ENV)
