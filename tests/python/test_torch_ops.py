@@ -261,7 +261,7 @@ def test_plans_choose_their_path(no_gpu_needed):
     with pytest.raises(ValueError, match="query: on the CPU"):
         plan.step.run(*tensors, 3, True, 1.0, False, False, 0)
     no_gpu_needed.major, no_gpu_needed.minor = 7, 5
-    with pytest.raises(ValueError, match="compute capability 7.5, expected 8.0 or more"):
+    with pytest.raises(RuntimeError, match="attention: compute capability 7.5, expected 8.0 or more"):
         plan.build(*lengths, (8, 2, 128, 16))
     assert plan.step is not None  # the plan before
 

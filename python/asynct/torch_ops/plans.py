@@ -114,14 +114,16 @@ class ValueCount:
     def __init__(self, device):
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
         self._copy = torch.zeros(1, dtype=torch.int64, pin_memory=True)
-        self._event = None
+        self._event = None  # passed when the copy has come
         self._last = 0
 
     def read(self):
         """The newest count that has come; asks for the next one, of all launches on this stream so far."""
-        if self._event is None or self._event.query():
-            self._last = int(self._copy)
-            self._copy.copy_(self.counter, non_blocking=True)
+        if self._event is None:
             self._event = torch.cuda.Event()
-            self._event.record()
+        elif not self._event.query():
+            return self._last
+        self._last = int(self._copy)
+        self._copy.copy_(self.counter, non_blocking=True)
+        self._event.record()
         return self._last

@@ -37,6 +37,7 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionKernels kerne
   if (shape.kv_heads < 1 || shape.heads < 1 || shape.heads % shape.kv_heads != 0)
     fail("attention: ", shape.heads, " query heads and ", shape.kv_heads,
          " KV heads, expected a multiple of them");
+  expect_capability("attention", device.compute_capability / 10, device.compute_capability % 10);
   few_path_ = path_of(shape, device, 1);
   const std::int32_t most_few = cuda::kDecodeRows / shape.group();
   many_path_ = path_of(shape, device, most_few + 1);
@@ -186,7 +187,7 @@ void AttentionStep::build(const StepLengths& lengths) {
 }
 
 bool AttentionStep::decide_skipping() const {
-  if (room_.few_is_plain) return false;
+  if (!decodes_for_hopper()) return false;
   if (skip_values_ != SkipValues::by_density) return skip_values_ == SkipValues::yes;
   return density_.skips(few_units(), room_.device.multiprocessors);
 }

@@ -44,7 +44,7 @@ struct StepLengths {
 /// no bit of the result.
 class AttentionStep {
  public:
-  /// Error for a shape or a device that no kernel takes.
+  /// Error for a shape that no kernel takes, CudaError for such a device.
   AttentionStep(const AttentionShape& shape, AttentionKernels kernels, const AttentionDevice& device,
                 SkipValues skip_values);
 
@@ -71,9 +71,9 @@ class AttentionStep {
   /// A later reading of StepMemory::value_count, for the plans to come.
   void observe_values(std::uint64_t count) { density_.observe(count); }
   /// Launches count values: they are skipped by density, and kernels that can do so are used.
-  bool counts_values() const { return skip_values_ == SkipValues::by_density && !room_.few_is_plain; }
+  bool counts_values() const { return skip_values_ == SkipValues::by_density && decodes_for_hopper(); }
   double value_density() const { return density_.estimate(); }
-  /// What the plan does; the plain path fetches all values.
+  /// What the plan's decode does; prefill and the plain path fetch all values.
   bool skips_values() const { return skips_; }
 
   /// Error for tensors that do not fit the step; nothing is launched then. `together`: decode and prefill as
@@ -81,6 +81,7 @@ class AttentionStep {
   void run(const StepMemory& memory, const LayerTensors& layer, bool together, cudaStream_t stream) const;
 
  private:
+  bool decodes_for_hopper() const { return few_tokens_ > 0 && !room_.few_is_plain; }
   std::int32_t unit_tokens() const;
   void check_lengths(const StepLengths& lengths) const;
   void check_limits(const StepLengths& lengths) const;

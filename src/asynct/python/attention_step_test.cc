@@ -4,6 +4,7 @@
 
 #include "asynct/ops/attention/cuda/plain_policy.h"
 #include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/cuda/error.h"
 #include "asynct/python/attention_testing.h"
 
 // Plans and checks; launches are tested through Python (tests/python_gpu).
@@ -24,8 +25,12 @@ TEST(AttentionStep, shapes_are_checked) {
   refuse({8, 2, 96, 16}, "head_dim 96, expected 64, 128 or 256");
   refuse({8, 2, 128, -1}, "blocks of -1 tokens");
   refuse({34, 2, 128, 16}, "17 query heads a KV head, expected 1 to 16");
-  expect_error([&] { make_step(AttentionKernels::decode, kShape, {.compute_capability = 75}); },
-               "compute capability 7.5, expected 8.0 or more");
+  try {
+    make_step(AttentionKernels::decode, kShape, {.compute_capability = 75});
+    ADD_FAILURE();
+  } catch (const cuda::CudaError& error) {
+    EXPECT_STREQ(error.what(), "attention: compute capability 7.5, expected 8.0 or more");
+  }
 }
 
 TEST(AttentionStep, lengths_are_checked) {
@@ -248,6 +253,8 @@ TEST(AttentionStep, skips_values_as_it_is_told) {
   step = make_step(AttentionKernels::decode, kShape, kAmpere, SkipValues::yes);
   build(step, {{0, 1}, {20}});
   EXPECT_FALSE(step.skips_values());  // the plain path cannot
+  step = make_step(AttentionKernels::prefill, kShape, kHopper, SkipValues::by_density);
+  EXPECT_FALSE(step.counts_values());  // nothing decodes
 }
 
 TEST(AttentionStep, skips_values_as_they_were_counted) {

@@ -1,15 +1,23 @@
 #pragma once
 
+#include <string_view>
+
 #include "asynct/ops/cuda/error.h"
 
 namespace asynct::extension {
+
+/// CudaError for a GPU that no kernel was compiled for.
+inline void expect_capability(std::string_view name, int major, int minor) {
+  if (major < 8)
+    throw cuda::CudaError(cat(name, ": compute capability ", major, ".", minor, ", expected 8.0 or more"));
+}
 
 /// Kernels are launched on the current device, one of those that they were compiled for; the caller's is
 /// current again afterwards. CudaError for an older one.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
-    expect_capability(device);
+    check_capability(device);
     cuda::check(cudaGetDevice(&before_), "cudaGetDevice");
     if (device != before_) cuda::check(cudaSetDevice(device), "cudaSetDevice");
     changed_ = device != before_;
@@ -21,16 +29,14 @@ class DeviceGuard {
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
-  static void expect_capability(int device) {
+  static void check_capability(int device) {
     int major = 0;
     int minor = 0;
     cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
                 "cudaDeviceGetAttribute");
-    if (major >= 8) return;
     cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
                 "cudaDeviceGetAttribute");
-    throw cuda::CudaError(
-        cat("cuda:", device, ": compute capability ", major, ".", minor, ", expected 8.0 or more"));
+    expect_capability(cat("cuda:", device), major, minor);
   }
 
   int before_ = 0;
