@@ -134,6 +134,7 @@ def test_a_captured_steps_limits(step, factors):
         wrapper.plan_block_table(None, [1, 1, 1, 1], table, *step.shape)
     with pytest.raises(ValueError, match="as captured before"):
         wrapper.plan_block_table(None, [1], table, 8, 4, 64, 16)
+    wrapper.plan_block_table(*step.lengths, *step.shape)  # one that failed leaves nothing to run
     with pytest.raises(ValueError, match="2 rows, expected at least 3, the most that a captured step"):
         wrapper.run(step.q[:2], step.cache, factors)
 

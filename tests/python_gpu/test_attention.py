@@ -272,7 +272,7 @@ def run_ragged(step, factors, **options):
     wrapper = BatchPrefillWithRaggedKVCacheWrapper()
     kv_start = [0, *step.context_length.cumsum(0).tolist()]
     wrapper.plan(step.query_start, kv_start, *step.shape[:3])
-    assert wrapper.path == "plain: keys and values without blocks"
+    assert wrapper.path == ("plain: head_dim 256" if step.dim == 256 else "plain: keys and values without blocks")
     return wrapper.run(step.q, torch.cat(step.keys), torch.cat(step.values), factors, **options)
 
 
