@@ -206,7 +206,7 @@ void AttentionStep::write_units(std::span<std::int32_t> to) const {
 std::string AttentionStep::path() const {
   if (room_.unit_rows() == 0) return "none: no query rows";
   if (room_.few_units == 0) return describe(many_path_);
-  const std::string few = describe(few_path_);
+  std::string few = describe(few_path_);
   if (room_.many_units == 0) return few;
   const std::string many = describe(many_path_);
   return few == many ? few : few + ", " + many;
