@@ -6,6 +6,7 @@ from asynct.torch_ops import (
     BatchAttention,
     BatchDecodeWithPagedKVCacheWrapper,
     BatchPrefillWithPagedKVCacheWrapper,
+    BatchPrefillWithRaggedKVCacheWrapper,
     attention_factors,
     dyht,
     reglu,
@@ -77,13 +78,19 @@ def test_outputs(step, factors):
 
 
 def test_a_step_that_prefill_refuses_is_not_half_launched():
-    """Of a step of both kinds what one kernel does not take is refused before the other is launched."""
-    step = Step([1, 30], [40, 30], 6, 2)
-    wrapper = BatchAttention(step.kv_layout)
-    wrapper.plan_block_table(*step.lengths, *step.shape)
-    out = torch.full_like(step.q, 3.0)
-    with pytest.raises(ValueError, match="3 query heads a KV head"):
-        wrapper.run(step.q, step.cache, make_factors(make_params(6)), out=out)
+    """Of a step of both kinds what one kernel does not take is refused before the other is launched: prefill's copies
+    count in 32 bits how far heads lie apart."""
+    apart = 2**31
+    memory = torch.empty(apart + 3 * 16 * 128, dtype=torch.bfloat16, device="cuda")
+    cache = (memory.as_strided((3, 16, 2, 128), (16 * 128, 128, apart, 1)),) * 2
+    wrapper = BatchAttention("NHD")
+    table = torch.tensor([[0, 1, 2], [0, 1, 2]], dtype=torch.int32)
+    wrapper.plan_block_table([0, 1, 31], [40, 30], table, 4, 2, 128, 16)
+    assert wrapper.path == "decode for sm_90a, prefill for sm_90a"
+    q = torch.zeros(31, 4, 128, dtype=torch.bfloat16, device="cuda")
+    out = torch.full_like(q, 3.0)
+    with pytest.raises(ValueError, match="elements apart, expected at most"):
+        wrapper.run(q, cache, make_factors(make_params(4)), out=out)
     assert (out == 3).all()
 
 
@@ -105,7 +112,8 @@ def test_run_before_plan(step, factors):
         ({"block_table": torch.full((3, 50), -1, dtype=torch.int32)}, ValueError, r"block_table: -1 at \[0, 0\]"),
         ({"num_qo_heads": 7}, ValueError, "7 query heads and 4 KV heads"),
         ({"head_dim": 96}, ValueError, "head_dim 96"),
-        ({"page_size": 20}, ValueError, "pages of 20 tokens"),
+        ({"page_size": 0}, ValueError, "page_size: 0, expected 1 or more"),
+        ({"num_qo_heads": 68}, ValueError, "17 query heads a KV head, expected 1 to 16"),
     ),
 )
 def test_plan(step, change, error, words):
@@ -126,6 +134,7 @@ def test_a_captured_steps_limits(step, factors):
         wrapper.plan_block_table(None, [1, 1, 1, 1], table, *step.shape)
     with pytest.raises(ValueError, match="as captured before"):
         wrapper.plan_block_table(None, [1], table, 8, 4, 64, 16)
+    wrapper.plan_block_table(*step.lengths, *step.shape)  # one that failed leaves nothing to run
     with pytest.raises(ValueError, match="2 rows, expected at least 3, the most that a captured step"):
         wrapper.run(step.q[:2], step.cache, factors)
 
@@ -135,11 +144,41 @@ def test_options():
         ({"kv_layout": "DHN"}, "kv_layout"),
         ({"device": "cpu"}, "device: cpu"),
         ({"use_cuda_graph": True}, "expected max_batch_size"),
+        ({"skip_values": "often"}, "skip_values: 'often', expected False, True or 'auto'"),
+        ({"skip_values": "auto", "use_cuda_graph": True, "max_batch_size": 1, "max_context": 9}, "'auto' with use_cuda"),
     ):
         with pytest.raises(ValueError, match=words):
             BatchDecodeWithPagedKVCacheWrapper(**options)
     with pytest.raises(ValueError, match="causal"):
         BatchPrefillWithPagedKVCacheWrapper().plan([0], [0], torch.zeros(0), [], 8, 4, 128, 16, causal=False)
+
+
+def test_keys_in_one_piece():
+    step = Step([1, 30], [40, 30])
+    factors = make_factors(make_params(8))
+    wrapper = BatchPrefillWithRaggedKVCacheWrapper()
+    with pytest.raises(RuntimeError, match="run before plan"):
+        wrapper.run(step.q, torch.cat(step.keys), torch.cat(step.values), factors)
+    plan = lambda q, kv, **options: wrapper.plan(q, kv, *step.shape[:3], **options)  # noqa: E731
+    for call, words in (
+        (lambda: plan([0, 1, 31], [0, 40, 70], causal=False), "causal: False"),
+        (lambda: plan([0, 1, 31], [0, 40, 30]), "kv_indptr: .*, expected to rise from 0"),
+        (lambda: plan([0, 1, 31], [0, 70]), "query_start: 3 entries for 1 sequences"),
+        (lambda: plan([0, 41, 71], [0, 40, 70]), "context_length: 40 of sequence 0, expected 41, its query rows"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    plan([0, 1, 31], [0, 40, 70])
+    k, v = torch.cat(step.keys), torch.cat(step.values)
+    for bad, error, words in (
+        ((k[:69], v[:69]), ValueError, "keys: 69 rows, expected at least 70"),
+        ((k, v[:69]), ValueError, r"values: shape \[69, 4, 128\], expected \[70, 4, 128\]"),
+        ((k, v.half()), TypeError, "values: dtype fp16, expected bf16"),
+        ((k[None], v[None]), ValueError, r"keys: shape \[1, 70, 4, 128\], expected \[any, 4, 128\]"),
+        ((k, v.cpu()), ValueError, "values: on the CPU"),
+    ):
+        with pytest.raises(error, match=words):
+            wrapper.run(step.q, *bad, factors)
 
 
 def test_factors():

@@ -115,18 +115,19 @@ WRAPPERS = {
 }
 
 
+@pytest.mark.parametrize("page", (16, 8, 24))  # kernels for sm_90a; decode beside the plain path; the plain path alone
 @pytest.mark.parametrize("kind", sorted(WRAPPERS))
-def test_a_captured_launch_runs_later_plans(kind):
+def test_a_captured_launch_runs_later_plans(kind, page):
     make, limits = WRAPPERS[kind]
     params = make_params(8, plain=kind == "one launch")  # which the one launch is for
     factors = make_factors(params)
     wrapper = make("KV_NHD", use_cuda_graph=True, **LIMITS, **limits)
     rows = limits.get("max_tokens", 6)
     q = torch.zeros(rows, 8, 128, dtype=torch.bfloat16, device="cuda")
-    cache = torch.full((2, 2600, 16, 4, 128), torch.nan, dtype=torch.bfloat16, device="cuda")
+    cache = torch.full((2, 41600 // page, page, 4, 128), torch.nan, dtype=torch.bfloat16, device="cuda")
     graph = out = None
     for seed, (step_rows, contexts) in enumerate(STEPS["both" if kind == "one launch" else kind] * 2):
-        step = Step(step_rows, contexts, seed=seed)
+        step = Step(step_rows, contexts, page=page, seed=seed)
         q[: len(step.q)] = step.q
         cache[:, : step.cache.shape[1]] = step.cache
         wrapper.plan_block_table(*step.lengths, *step.shape)

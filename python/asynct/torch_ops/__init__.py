@@ -1,4 +1,5 @@
-"""AsyncT's CUDA kernels (sm_90a) for PyTorch: attention over a paged cache, DyHT, ReGLU. Inference only.
+"""AsyncT's CUDA kernels for PyTorch: attention over a paged cache, DyHT, ReGLU. Inference only. The fastest ones are for
+sm_90a; the others take every GPU from sm_80 on.
 
 Names and order of arguments follow FlashInfer where the meaning is the same. A step is planned once on the host and run
 for every layer:
@@ -16,6 +17,7 @@ from asynct.torch_ops.wrappers import (
     BatchAttention,
     BatchDecodeWithPagedKVCacheWrapper,
     BatchPrefillWithPagedKVCacheWrapper,
+    BatchPrefillWithRaggedKVCacheWrapper,
 )
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "BatchAttention",
     "BatchDecodeWithPagedKVCacheWrapper",
     "BatchPrefillWithPagedKVCacheWrapper",
+    "BatchPrefillWithRaggedKVCacheWrapper",
     "attention_factors",
     "block_table_of_pages",
     "dyht",

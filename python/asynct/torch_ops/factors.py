@@ -39,6 +39,6 @@ def attention_factors(
     if dtype not in DTYPE_NAMES:
         raise TypeError(f"factors: dtype {dtype}, expected torch.bfloat16 or torch.float16")
     parts = (_floats(values) for values in (sigma, slope, bias, gain))
-    rows, _, most, plain = extension().attention_factors(*parts, scale, pool_size, pool_relu, DTYPE_NAMES[dtype])
+    rows, most, plain = extension().attention_factors(*parts, scale, pool_size, pool_relu, DTYPE_NAMES[dtype])
     heads = torch.tensor(rows, dtype=torch.float32).view(-1, 4).to(device)
     return AttentionFactors(heads, pool_size, pool_relu, most, plain, dtype)

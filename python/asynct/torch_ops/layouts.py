@@ -56,9 +56,7 @@ def block_table_of_pages(indptr, indices, last_page_len, page_size):
     last = host_ints("last_page_len", last_page_len)
     if indptr.numel() != last.numel() + 1:
         raise ValueError(f"indptr: {indptr.numel()} entries for {last.numel()} sequences, expected one more")
-    pages = indptr.diff()
-    if indptr[0] != 0 or (pages < 0).any() or indptr[-1] > indices.numel():
-        raise ValueError(f"indptr: {indptr.tolist()[:8]}..., expected to rise from 0 to at most {indices.numel()} indices")
+    pages = rising("indptr", indptr, indices.numel(), "indices")
     wrong = (pages > 0) & ((last < 1) | (last > page_size))
     if wrong.any():
         i = int(wrong.nonzero()[0])
@@ -73,6 +71,14 @@ def block_table_of_pages(indptr, indices, last_page_len, page_size):
     if indices.numel() == 0:
         return context, torch.zeros(pages.numel(), width, dtype=torch.int32, device=indices.device)
     return context, indices.to(torch.int32)[at]
+
+
+def rising(name, indptr, most, what):
+    """The steps of a list that rises from 0."""
+    steps = indptr.diff()
+    if indptr.numel() == 0 or indptr[0] != 0 or (steps < 0).any() or indptr[-1] > most:
+        raise ValueError(f"{name}: {indptr.tolist()[:8]}..., expected to rise from 0 to at most {most} {what}")
+    return steps
 
 
 def host_ints(name, values):

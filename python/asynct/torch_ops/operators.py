@@ -2,7 +2,6 @@
 nothing lies between a call and its launch but the checks. No gradients."""
 
 import itertools
-import math
 import weakref
 
 import torch
@@ -45,15 +44,15 @@ def _stream(tensor):
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
 
 
+# Keys and values are a paged cache, or of plans without pages in one piece.
 def _paged_attention_out(query, key, value, factors, plan, pool_size, pool_relu, most, plain, out):
     _expect_no_gradients(query, key, value, factors)
     planned = _plans.get(plan)
     if planned is None or planned.step is None:
         raise RuntimeError("paged_attention: run before plan" if planned else "paged_attention: its wrapper is gone")
-    floor = 0.0 if pool_relu else -math.inf
     planned.step.run(
-        to_dlpack(query), to_dlpack(key), to_dlpack(value), to_dlpack(factors), to_dlpack(out), pool_size, floor, most,
-        plain, planned.one_launch, _stream(query),
+        to_dlpack(query), to_dlpack(key), to_dlpack(value), to_dlpack(factors), to_dlpack(out), pool_size, pool_relu,
+        most, plain, planned.one_launch, _stream(query),
     )  # fmt: skip
 
 

@@ -1,108 +1,65 @@
 """plan and run, by FlashInfer's names. No workspace is asked for: a wrapper's buffers grow with its plans."""
 
 import torch
-from torch.utils.dlpack import to_dlpack
 
-from asynct.torch_ops.extension import extension
-from asynct.torch_ops.layouts import LAYOUTS, block_table_of_pages, host_ints, paged_kv_views
+from asynct.torch_ops.layouts import INT32_MAX, LAYOUTS, block_table_of_pages, host_ints, paged_kv_views, rising
 from asynct.torch_ops.operators import register_plan
+from asynct.torch_ops.plans import SKIP_VALUES, Plan
 
 
-class _Plan:
-    """A step's work on the device. Everything that a launch reads stays where it is while the plan lives, unless a
-    larger step needs more room."""
+class _Attention:
+    """A plan and its number, by which operators find it.
 
-    def __init__(self, kernels, device, skip_values, one_launch, limits):
-        self.kernels = kernels
-        self.device = device
-        self.skip_values = skip_values
-        self.one_launch = one_launch
-        self.limits = limits  # of captured steps, or None
-        self.shape = None
-        self.step = None
-        self.table = None
-        self.buffers = {}
-
-    def build(self, query_start, context_length, block_table, shape):
-        if self.limits is not None:
-            self._check_limits(block_table, shape)
-        step = self.step
-        if step is None or shape != self.shape:
-            step = extension().AttentionStep(*shape, self.kernels, self.skip_values)
-            if self.limits is not None:
-                step.fix(*self.limits)
-        on_host = block_table.device.type == "cpu"
-        width = block_table.shape[1]
-        changed = step is not self.step
-        # Until all of it is there, nothing runs: lengths of this plan over units of the one before would write anywhere.
-        self.step = None
-        step.build(query_start, context_length, width, block_table.contiguous().flatten() if on_host else None)
-        with torch.cuda.device(self.device):
-            changed |= self._set_table(block_table, shape[3])
-            changed |= self._set_units(step)
-            if changed:
-                buffers = {**self.buffers, "block_table": self.table}
-                names = ("units", "block_table", "partial", "arrived", "span_sums")
-                step.set_memory(*(to_dlpack(buffers[name]) for name in names))
-        self.step, self.shape = step, shape
-
-    def _check_limits(self, table, shape):
-        if self.shape is not None and shape != self.shape:
-            raise ValueError(f"plan: heads, head_dim and page size {shape}, expected {self.shape} as captured before")
-        if table.shape[0] > self.limits[0]:
-            raise ValueError(f"block_table: {table.shape[0]} rows, expected at most {self.limits[0]}, as captured")
-
-    def _set_table(self, table, page_size):
-        """Whether it is another tensor than before. Comes before the units: they arrive by a copy, which a decode kernel
-        that begins early waits for, and then so does what lies before them in the stream."""
-        if table.device.type == "cpu":
-            table = table.pin_memory().to(self.device, non_blocking=True)
-        if self.limits is None:
-            self.table = table
-            return True
-        pages = -(-self.limits[3] // page_size)  # no sequence has more, however wide the table is
-        made = self.table is None
-        if made:
-            self.table = torch.zeros(self.limits[0], pages, dtype=torch.int32, device=self.device)
-        self.table[: table.shape[0], : table.shape[1]].copy_(table[:, :pages])
-        return made
-
-    def _set_units(self, step):
-        """Whether a buffer was allocated."""
-        processors = torch.cuda.get_device_properties(self.device).multi_processor_count
-        changed = self._reserve("partial", step.partial_floats(), torch.float32)
-        changed |= self._reserve("arrived", step.arrived_words(), torch.int32)
-        changed |= self._reserve("span_sums", step.span_sum_floats(processors), torch.float32)
-        words = 8 * step.unit_rows()
-        changed |= self._reserve("units", words, torch.int32)
-        if words > 0:
-            units = torch.empty(words, dtype=torch.int32, pin_memory=True)
-            step.write_units(units)
-            self.buffers["units"][:words].copy_(units, non_blocking=True)
-        return changed
-
-    def _reserve(self, name, elements, dtype):
-        buffer = self.buffers.get(name)
-        if buffer is not None and buffer.numel() >= elements:
-            return False
-        grown = elements if self.limits is not None else elements + elements // 2
-        self.buffers[name] = torch.zeros(max(grown, 1), dtype=dtype, device=self.device)
-        return True
-
-
-class _PagedAttention:
-    """What the wrappers share.
-
-    kv_layout: of the cache, see paged_kv_views(). skip_values: decode fetches only value rows that some query row gives
-    weight, which changes no result. use_cuda_graph: launches are the same for every step of up to max_batch_size
-    sequences, max_tokens query rows (by default max_query_len a sequence) and max_context tokens, so that one that was captured
-    runs the plans that come after it; query and out have max_tokens rows then. One wrapper a captured batch size is best:
-    room that a step leaves costs a little.
+    Sequences of few rows and of many go to the fastest kernels that take them: those for sm_90a, or else the plain path,
+    for compute capability 8.0 and later. All of them give the same bits.
 
     Plan and run belong on one stream. Rows of `out` that belong to no sequence are left as they are.
     """
 
     _kernels = ""
+
+    def __init__(self, device, **options):
+        device = torch.device(device)
+        if device.type != "cuda":
+            raise ValueError(f"device: {device}, expected a CUDA device")
+        if device.index is None:
+            index = torch.cuda.current_device() if torch.cuda.is_available() else 0  # plan() says that there is no GPU
+            device = torch.device("cuda", index)
+        self._plan = Plan(self._kernels, device, **options)
+        self._number = register_plan(self._plan)
+
+    @property
+    def path(self):
+        """Which kernels the plan takes, and why not faster ones: "decode for sm_90a, prefill for sm_90a", "plain: blocks
+        of 24 tokens". None before the first plan."""
+        return None if self._plan.step is None else self._plan.step.path
+
+    def _run(self, q, key, value, factors, out):
+        arguments = (
+            q, key, value, factors.heads, self._number, factors.pool_size, factors.pool_relu, factors.most, factors.plain
+        )  # fmt: skip
+        if out is None:
+            return torch.ops.asynct.paged_attention(*arguments)
+        torch.ops.asynct.paged_attention_out(*arguments, out)
+        return out
+
+
+class _PagedAttention(_Attention):
+    """What the wrappers over a paged cache share.
+
+    kv_layout: of the cache, see paged_kv_views().
+
+    skip_values: decode for sm_90a fetches only value rows that some query row gives weight. That changes no result; it is
+    faster where weights are sparse, and slower in small launches. "auto": launches count rows and those with weight, all
+    layers into one counter, and each plan decides by what was counted until a plan or two before; `skips_values` says how.
+    One choice for all layers, and counts that are wrong once a step goes through 2^32 keys (of all layers and KV heads),
+    can cost time and nothing else. Not with use_cuda_graph: a captured launch stays as it is.
+
+    use_cuda_graph: launches are the same for every step of up to max_batch_size sequences, max_tokens query rows (by
+    default max_query_len a sequence) and max_context tokens, so that one that was captured runs the plans that come after
+    it; query and out have max_tokens rows then. One wrapper a captured batch size is best: room that a step leaves costs
+    a little.
+    """
 
     def __init__(
         self, kv_layout="NHD", use_cuda_graph=False, *, device="cuda", max_batch_size=None, max_tokens=None, max_query_len=1,
@@ -110,19 +67,22 @@ class _PagedAttention:
     ):  # fmt: skip
         if kv_layout not in LAYOUTS:
             raise ValueError(f"kv_layout: {kv_layout!r}, expected one of {', '.join(LAYOUTS)}")
-        device = torch.device(device)
-        if device.type != "cuda":
-            raise ValueError(f"device: {device}, expected a CUDA device")
-        if device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
+        if skip_values not in SKIP_VALUES:
+            raise ValueError(f"skip_values: {skip_values!r}, expected False, True or 'auto'")
         limits = None
         if use_cuda_graph:
             if max_batch_size is None or max_context is None:
                 raise ValueError("use_cuda_graph: expected max_batch_size and max_context")
+            if skip_values == "auto":
+                raise ValueError("skip_values: 'auto' with use_cuda_graph, expected False or True: a captured launch stays")
             limits = (max_batch_size, max_tokens or max_batch_size * max_query_len, max_query_len, max_context)
+        super().__init__(device, skip_values=skip_values, limits=limits)
         self._kv_layout = kv_layout
-        self._plan = _Plan(self._kernels, device, skip_values, False, limits)
-        self._number = register_plan(self._plan)
+
+    @property
+    def skips_values(self):
+        """Whether the plan's decode skips values; the plain path does not. None before the first plan."""
+        return None if self._plan.step is None else self._plan.step.skips_values
 
     def plan_block_table(self, query_start, context_length, block_table, num_qo_heads, num_kv_heads, head_dim, page_size):
         """By vLLM's tensors. Sequence i has the query rows query_start[i] to query_start[i + 1] (none: padding), the last
@@ -138,6 +98,8 @@ class _PagedAttention:
             raise TypeError(f"block_table: dtype {block_table.dtype}, expected torch.int32")
         if block_table.dim() != 2:
             raise ValueError(f"block_table: shape {list(block_table.shape)}, expected [sequences, pages]")
+        if page_size < 1:
+            raise ValueError(f"page_size: {page_size}, expected 1 or more")
         lengths = host_ints("query_start", query_start), host_ints("context_length", context_length)
         if block_table.shape[0] < lengths[1].numel():
             raise ValueError(f"block_table: {block_table.shape[0]} rows for {lengths[1].numel()} sequences")
@@ -147,16 +109,8 @@ class _PagedAttention:
     def run(self, q, paged_kv_cache, factors, *, out=None):
         """q [rows, num_qo_heads, head_dim], normed and rotated; the cache holds this step's keys and values already.
         Returns out, or a new tensor like q. Launches and allocates nothing else; never waits for the device."""
-        if q.dtype != factors.dtype:
-            raise TypeError(f"q: dtype {q.dtype}, expected {factors.dtype} as the factors'")
-        key, value = paged_kv_views(paged_kv_cache, self._kv_layout)
-        arguments = (
-            q, key, value, factors.heads, self._number, factors.pool_size, factors.pool_relu, factors.most, factors.plain
-        )  # fmt: skip
-        if out is None:
-            return torch.ops.asynct.paged_attention(*arguments)
-        torch.ops.asynct.paged_attention_out(*arguments, out)
-        return out
+        _expect_dtype(q, factors)
+        return self._run(q, *paged_kv_views(paged_kv_cache, self._kv_layout), factors, out)
 
 
 class BatchDecodeWithPagedKVCacheWrapper(_PagedAttention):
@@ -180,18 +134,54 @@ class BatchPrefillWithPagedKVCacheWrapper(_PagedAttention):
         page_size, *, causal=True,
     ):  # fmt: skip
         """See block_table_of_pages(); sequence i has the query rows qo_indptr[i] to qo_indptr[i + 1]."""
-        if not causal:
-            raise ValueError("causal: False, expected True: AsyncI has no other attention")
+        _expect_causal(causal)
         context_length, table = block_table_of_pages(paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, page_size)
         self.plan_block_table(qo_indptr, context_length, table, num_qo_heads, num_kv_heads, head_dim, page_size)
 
 
 class BatchAttention(BatchPrefillWithPagedKVCacheWrapper):
-    """A whole step: sequences of few rows at its front decode (with use_cuda_graph those of up to max_query_len), the
-    others prefill. one_launch: both as one kernel where it takes them."""
+    """A whole step: sequences of few rows (as BatchDecodeWithPagedKVCacheWrapper's, with use_cuda_graph those of up to
+    max_query_len) decode, the others prefill. one_launch: both as one kernel where it takes them; of captured launches
+    the plan that they are captured with decides whether, and how many of the kernel's blocks decode."""
 
     _kernels = "both"
 
     def __init__(self, kv_layout="NHD", use_cuda_graph=False, *, one_launch=False, **options):
         super().__init__(kv_layout, use_cuda_graph, **options)
         self._plan.one_launch = one_launch
+
+
+class BatchPrefillWithRaggedKVCacheWrapper(_Attention):
+    """Keys and values of one sequence after the other in one tensor, without a cache: for calls as in training (no
+    gradients). Takes the plain path; launches are not for CUDA graphs."""
+
+    _kernels = "prefill"
+
+    def __init__(self, *, device="cuda"):
+        super().__init__(device)
+
+    def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim, *, causal=True):
+        """Sequence i has the query rows qo_indptr[i] to qo_indptr[i + 1], the last ones of its tokens, and the keys
+        kv_indptr[i] to kv_indptr[i + 1]. Both are needed on the host."""
+        _expect_causal(causal)
+        first = host_ints("kv_indptr", kv_indptr)
+        context_length = rising("kv_indptr", first, INT32_MAX, "keys")
+        query_start = host_ints("qo_indptr", qo_indptr)
+        self._plan.build(query_start, context_length, first[:-1].long(), (num_qo_heads, num_kv_heads, head_dim, 0))
+
+    def run(self, q, k, v, factors, *, out=None):
+        """q [rows, num_qo_heads, head_dim], normed and rotated; k and v [keys, num_kv_heads, head_dim], rows and heads
+        any stride. Returns out, or a new tensor like q. Launches and allocates nothing else; never waits for the
+        device."""
+        _expect_dtype(q, factors)
+        return self._run(q, k, v, factors, out)
+
+
+def _expect_dtype(q, factors):
+    if q.dtype != factors.dtype:
+        raise TypeError(f"q: dtype {q.dtype}, expected {factors.dtype} as the factors'")
+
+
+def _expect_causal(causal):
+    if not causal:
+        raise ValueError("causal: False, expected True: AsyncI has no other attention")

@@ -11,17 +11,20 @@
 #include <tuple>
 
 #include "asynct/ops/attention/cuda/factors.h"
+#include "asynct/ops/cuda/error.h"
 #include "asynct/python/attention_step.h"
 #include "asynct/python/row_ops.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
-namespace asynct::python {
+namespace asynct::extension {
 namespace {
 
 using Array = nb::ndarray<>;
-using HostInts = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Int>
+using HostList = nb::ndarray<const Int, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using HostInts = HostList<std::int32_t>;
 
 std::optional<DType> dtype_of(const nb::dlpack::dtype& dtype) {
   using Code = nb::dlpack::dtype_code;
@@ -45,7 +48,10 @@ TensorRef ref(const Array& array) {
           .stride = {array.stride_ptr(), array.stride_ptr() + array.ndim()}};
 }
 
-std::span<const std::int32_t> ints(const HostInts& array) { return {array.data(), array.size()}; }
+template <class Int>
+std::span<const Int> list(const HostList<Int>& array) {
+  return {array.data(), array.size()};
+}
 
 cudaStream_t stream_of(std::uintptr_t stream) {
   return reinterpret_cast<cudaStream_t>(stream);  // NOLINT: torch hands it over as a number
@@ -58,13 +64,32 @@ AttentionKernels kernels_of(const std::string& name) {
   fail("kernels \"", name, "\", expected decode, prefill or both");
 }
 
+SkipValues skipping_of(const std::string& name) {
+  if (name == "no") return SkipValues::no;
+  if (name == "yes") return SkipValues::yes;
+  if (name == "auto") return SkipValues::by_density;
+  fail("skip_values \"", name, "\", expected no, yes or auto");
+}
+
 /// A step with the device memory that its launches share, kept alive.
 struct Step {
   AttentionStep step;
-  Array units, block_table, partial, arrived, span_sums;
+  Array units = {}, places = {}, partial = {}, arrived = {}, span_sums = {}, value_count = {};
+
+  StepMemory memory() const {
+    StepMemory memory = {.units = ref(units),
+                         .places = ref(places),
+                         .partial = ref(partial),
+                         .arrived = ref(arrived),
+                         .span_sums = ref(span_sums),
+                         .value_count = {}};
+    if (value_count.is_valid()) memory.value_count = ref(value_count);
+    return memory;
+  }
 };
 
-using Factors = std::tuple<std::vector<float>, float, float, bool>;
+/// Rows of HeadFactors, most, plain.
+using Factors = std::tuple<std::vector<float>, float, bool>;
 
 Factors factors(const std::vector<float>& sigma, const std::vector<float>& slope,
                 const std::vector<float>& bias, const std::vector<float>& gain, float scale,
@@ -85,7 +110,7 @@ Factors factors(const std::vector<float>& sigma, const std::vector<float>& slope
   std::vector<float> rows;
   for (const cuda::HeadFactors& head : made.heads)
     rows.insert(rows.end(), {head.slope, head.bias, head.sigma, head.gain});
-  return {rows, made.form.pool_floor, made.form.most, made.form.plain};
+  return {rows, made.form.most, made.form.plain};
 }
 
 void bind_step(nb::module_& m) {
@@ -93,11 +118,14 @@ void bind_step(nb::module_& m) {
       .def(
           "__init__",
           [](Step* self, std::int32_t heads, std::int32_t kv_heads, std::int32_t head_dim,
-             std::int32_t block_size, const std::string& kernels, bool skip_values) {
+             std::int32_t block_size, const std::string& kernels, std::int32_t compute_capability,
+             std::int32_t multiprocessors, const std::string& skip_values) {
             const AttentionShape shape = {heads, kv_heads, head_dim, block_size};
-            new (self) Step{AttentionStep(shape, kernels_of(kernels), skip_values), {}, {}, {}, {}, {}};
+            const AttentionDevice device = {compute_capability, multiprocessors};
+            new (self) Step{AttentionStep(shape, kernels_of(kernels), device, skipping_of(skip_values))};
           },
-          "heads"_a, "kv_heads"_a, "head_dim"_a, "block_size"_a, "kernels"_a, "skip_values"_a)
+          "heads"_a, "kv_heads"_a, "head_dim"_a, "block_size"_a, "kernels"_a, "compute_capability"_a,
+          "multiprocessors"_a, "skip_values"_a)
       .def(
           "fix",
           [](Step& self, std::int32_t sequences, std::int32_t tokens, std::int32_t sequence_tokens,
@@ -108,62 +136,66 @@ void bind_step(nb::module_& m) {
       .def(
           "build",
           [](Step& self, const HostInts& query_start, const HostInts& context_length,
-             std::int32_t table_width, const std::optional<HostInts>& block_table) {
-            StepLengths lengths = {ints(query_start), ints(context_length), table_width, {}};
-            if (block_table) lengths.block_table = ints(*block_table);
+             std::int32_t table_width, const std::optional<HostInts>& block_table,
+             const std::optional<HostList<std::int64_t>>& first_key) {
+            StepLengths lengths = {list(query_start), list(context_length), table_width, {}, {}};
+            if (block_table) lengths.block_table = list(*block_table);
+            if (first_key) lengths.first_key = list(*first_key);
             self.step.build(lengths);
           },
-          "query_start"_a, "context_length"_a, "table_width"_a, "block_table"_a.none())
+          "query_start"_a, "context_length"_a, "table_width"_a, "block_table"_a.none(), "first_key"_a.none())
       .def(
           "write_units",
           [](const Step& self, const nb::ndarray<std::int32_t, nb::c_contig, nb::device::cpu>& to) {
-            if (static_cast<std::int64_t>(to.size()) != 8 * self.step.unit_rows())
-              fail("units: ", to.size(), " words, expected ", 8 * self.step.unit_rows());
+            const std::int64_t words = 8 * self.step.room().unit_rows();
+            if (static_cast<std::int64_t>(to.size()) != words)
+              fail("units: ", to.size(), " words, expected ", words);
             self.step.write_units({to.data(), to.size()});
           },
           "to"_a)
-      .def("unit_rows", [](const Step& self) { return self.step.unit_rows(); })
-      .def("partial_floats", [](const Step& self) { return self.step.partial_floats(); })
-      .def("arrived_words", [](const Step& self) { return self.step.arrived_words(); })
+      .def("unit_rows", [](const Step& self) { return self.step.room().unit_rows(); })
+      .def("partial_floats", [](const Step& self) { return self.step.room().partial_floats(); })
+      .def("arrived_words", [](const Step& self) { return self.step.room().arrived_words(); })
+      .def("span_sum_floats", [](const Step& self) { return self.step.room().span_sum_floats(); })
+      .def_prop_ro("path", [](const Step& self) { return self.step.path(); })
+      .def_prop_ro("counts_values", [](const Step& self) { return self.step.counts_values(); })
+      .def_prop_ro("skips_values", [](const Step& self) { return self.step.skips_values(); })
+      .def_prop_ro("value_density", [](const Step& self) { return self.step.value_density(); })
       .def(
-          "span_sum_floats",
-          [](const Step& self, std::int32_t processors) { return self.step.span_sum_floats(processors); },
-          "multiprocessors"_a)
-      .def_prop_ro("tokens", [](const Step& self) { return self.step.tokens(); })
-      .def_prop_ro("decode_units", [](const Step& self) { return self.step.decode_units(); })
-      .def_prop_ro("prefill_units", [](const Step& self) { return self.step.prefill_units(); })
+          "observe_values",
+          [](Step& self, std::int64_t count) {  // torch has no unsigned sums
+            self.step.observe_values(static_cast<std::uint64_t>(count));
+          },
+          "count"_a)
       .def(
           "set_memory",
-          [](Step& self, const Array& units, const Array& block_table, const Array& partial,
-             const Array& arrived, const Array& span_sums) {
+          [](Step& self, const Array& units, const Array& places, const Array& partial, const Array& arrived,
+             const Array& span_sums, const std::optional<Array>& value_count) {
             self.units = units;
-            self.block_table = block_table;
+            self.places = places;
             self.partial = partial;
             self.arrived = arrived;
             self.span_sums = span_sums;
+            self.value_count = value_count.value_or(Array());
           },
-          "units"_a, "block_table"_a, "partial"_a, "arrived"_a, "span_sums"_a)
+          "units"_a, "places"_a, "partial"_a, "arrived"_a, "span_sums"_a, "value_count"_a.none())
       .def(
           "run",
           [](const Step& self, const Array& query, const Array& key, const Array& value, const Array& factors,
-             const Array& out, std::int32_t pool_size, float pool_floor, float most, bool plain,
-             bool together, std::uintptr_t stream) {
-            if (!self.block_table.is_valid()) fail("attention: run before plan");
-            self.step.run({.units = ref(self.units),
-                           .block_table = ref(self.block_table),
-                           .partial = ref(self.partial),
-                           .arrived = ref(self.arrived),
-                           .span_sums = ref(self.span_sums)},
+             const Array& out, std::int32_t pool_size, bool pool_relu, float most, bool plain, bool together,
+             std::uintptr_t stream) {
+            if (!self.places.is_valid()) fail("attention: run before plan");
+            self.step.run(self.memory(),
                           {.query = ref(query),
                            .key = ref(key),
                            .value = ref(value),
                            .factors = ref(factors),
                            .out = ref(out),
-                           .form = {pool_floor, most, plain},
+                           .form = {cuda::pool_floor(pool_relu), most, plain},
                            .pool_size = pool_size},
                           together, stream_of(stream));
           },
-          "query"_a, "key"_a, "value"_a, "factors"_a, "out"_a, "pool_size"_a, "pool_floor"_a, "most"_a,
+          "query"_a, "key"_a, "value"_a, "factors"_a, "out"_a, "pool_size"_a, "pool_relu"_a, "most"_a,
           "plain"_a, "together"_a, "stream"_a);
 }
 
@@ -186,7 +218,7 @@ void bind_row_ops(nb::module_& m) {
 }
 
 }  // namespace
-}  // namespace asynct::python
+}  // namespace asynct::extension
 
 NB_MODULE(_C, m) {
   // What a program keeps until it ends (a wrapper in a global, torch its operators) is no leak to tell users
@@ -195,14 +227,16 @@ NB_MODULE(_C, m) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
-    } catch (const asynct::python::TypeError& error) {
+    } catch (const asynct::extension::TypeError& error) {
       PyErr_SetString(PyExc_TypeError, error.what());
+    } catch (const asynct::cuda::CudaError& error) {
+      PyErr_SetString(PyExc_RuntimeError, error.what());
     } catch (const asynct::Error& error) {
       PyErr_SetString(PyExc_ValueError, error.what());
     }
   });
-  asynct::python::bind_step(m);
-  asynct::python::bind_row_ops(m);
-  m.def("attention_factors", &asynct::python::factors, "sigma"_a, "slope"_a, "bias"_a, "gain"_a, "scale"_a,
+  asynct::extension::bind_step(m);
+  asynct::extension::bind_row_ops(m);
+  m.def("attention_factors", &asynct::extension::factors, "sigma"_a, "slope"_a, "bias"_a, "gain"_a, "scale"_a,
         "pool_size"_a, "pool_relu"_a, "dtype"_a);
 }

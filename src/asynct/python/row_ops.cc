@@ -4,7 +4,7 @@
 #include "asynct/ops/norm/cuda/norm.h"
 #include "asynct/python/device_guard.h"
 
-namespace asynct::python {
+namespace asynct::extension {
 namespace {
 
 /// [rows, columns] of a dtype that the element-wise kernels take.
@@ -72,4 +72,4 @@ void run_reglu(TensorRef gate, TensorRef up, TensorRef out, cudaStream_t stream)
                   *gate.dtype, *gate.dtype, stream);
 }
 
-}  // namespace asynct::python
+}  // namespace asynct::extension

@@ -5,7 +5,7 @@
 #include "asynct/python/tensor_ref.h"
 
 // The element-wise kernels on tensors from Python: the same checks, then one launch.
-namespace asynct::python {
+namespace asynct::extension {
 
 /// A DyHT's parameters: fp32 of one element or one a channel, each; beta.data null: absent.
 struct DyhtTensors {
@@ -22,4 +22,4 @@ void run_dyht(TensorRef x, TensorRef y, const DyhtTensors& norm, cudaStream_t st
 /// out = relu(gate) * up of [rows, neurons], rows any stride, that of gate and up the same.
 void run_reglu(TensorRef gate, TensorRef up, TensorRef out, cudaStream_t stream);
 
-}  // namespace asynct::python
+}  // namespace asynct::extension

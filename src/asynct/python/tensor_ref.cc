@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace asynct::python {
+namespace asynct::extension {
 namespace {
 
 std::string_view dtype_text(const TensorRef& tensor) {
@@ -64,4 +64,4 @@ void expect_room(std::string_view name, const TensorRef& tensor, std::int64_t el
   if (found < elements) fail(name, ": ", found, " elements, expected at least ", elements);
 }
 
-}  // namespace asynct::python
+}  // namespace asynct::extension

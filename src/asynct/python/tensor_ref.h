@@ -11,9 +11,10 @@
 #include "asynct/tensor/dtype.h"
 
 // Tensors that Python hands over, and what is checked of them before anything is launched.
-namespace asynct::python {
+namespace asynct::extension {
 
-/// An element type or a kind of object that does not fit; Python sees TypeError, for other Errors ValueError.
+/// An element type or a kind of object that does not fit; Python sees TypeError, RuntimeError for
+/// CudaError, ValueError for other Errors.
 class TypeError : public Error {
  public:
   using Error::Error;
@@ -49,4 +50,4 @@ void expect_rows(std::string_view name, TensorRef& tensor);
 /// Error unless it is a contiguous piece of memory of at least `elements`.
 void expect_room(std::string_view name, const TensorRef& tensor, std::int64_t elements);
 
-}  // namespace asynct::python
+}  // namespace asynct::extension

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "asynct/python/device_guard.h"
 #include "asynct/python/row_ops.h"
 
-namespace asynct::python {
+namespace asynct::extension {
 namespace {
 
 alignas(16) char memory[64];
@@ -101,5 +102,9 @@ TEST(RowOps, arguments_are_checked) {
             "up: rows are 128 apart, expected 64 as gate's");
 }
 
+TEST(DeviceGuard, a_device_that_is_not_there_is_an_error_of_cuda) {
+  EXPECT_THROW(DeviceGuard(1 << 20), cuda::CudaError);
+}
+
 }  // namespace
-}  // namespace asynct::python
+}  // namespace asynct::extension

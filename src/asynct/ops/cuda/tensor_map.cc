@@ -16,7 +16,7 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
       cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
       "cudaGetDriverEntryPointByVersion");
   if (found != cudaDriverEntryPointSuccess || function == nullptr)
-    fail("CUDA: the driver has no cuTensorMapEncodeTiled; version 525 or later is needed");
+    throw CudaError("CUDA: the driver has no cuTensorMapEncodeTiled; version 525 or later is needed");
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 

@@ -22,15 +22,16 @@ bool all_equal(const std::vector<float>& values, float value) {
 
 }  // namespace
 
+float pool_floor(bool pool_relu) { return pool_relu ? 0 : -std::numeric_limits<float>::infinity(); }
+
 AttentionFactors attention_factors(const AttentionConfig& config, const AttentionHeadParams& params,
                                    DType dtype) {
   if (!(config.scale > 0)) fail("attention_scale ", config.scale, ": the CUDA kernels expect it above 0");
   const bool plain =
       divides_exactly(config.scale, dtype) && all_equal(params.slope, 1) && all_equal(params.bias, 0);
   AttentionFactors factors;
-  factors.form = {.pool_floor = config.pool_relu ? 0 : -std::numeric_limits<float>::infinity(),
-                  .most = plain ? 1 / config.scale : 1,
-                  .plain = plain};
+  factors.form = {
+      .pool_floor = pool_floor(config.pool_relu), .most = plain ? 1 / config.scale : 1, .plain = plain};
   const auto of = [](const std::vector<float>& values, std::size_t head, float absent) {
     return values.empty() ? absent : values[head];
   };

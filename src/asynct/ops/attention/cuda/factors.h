@@ -13,6 +13,9 @@ struct AttentionFactors {
   WeightForm form;
 };
 
+/// WeightForm::pool_floor.
+float pool_floor(bool pool_relu);
+
 /// AttentionConfig's formula as the kernels take it. Error unless scale > 0: scores and raw products must
 /// have one sign.
 AttentionFactors attention_factors(const AttentionConfig& config, const AttentionHeadParams& params,
