@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <thread>
 
@@ -322,9 +322,9 @@ TEST_F(GrammarTest, HostileGrammarsEndSoon) {
        .text = R"x({"type": "string", "pattern": "((((a{1,99}){1,99}){1,99}){1,99})"})x"},
   };
   for (const Grammar& grammar : hostile) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the processor: others' work is not the grammar's
     const std::string outcome = refusal(grammar);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_LT(seconds, 60) << grammar.text.substr(0, 60);  // a few, without sanitizers
     RecordProperty(grammar.text.substr(0, 20), outcome);
   }
