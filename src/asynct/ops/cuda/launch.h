@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 
 namespace asynct::cuda {
@@ -14,16 +15,10 @@ namespace asynct::cuda {
 /// capability 9.0 on. Asks the driver once a device.
 inline bool launches_overlap() {
   static std::array<std::atomic<int>, 64> known = {};  // major
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  const int device = current_device();
   if (device >= 64) fail("CUDA: device ", device, ", expected one of the first 64");
   std::atomic<int>& major = known[static_cast<std::size_t>(device)];
-  if (major.load() == 0) {
-    int found = 0;
-    check(cudaDeviceGetAttribute(&found, cudaDevAttrComputeCapabilityMajor, device),
-          "cudaDeviceGetAttribute");
-    major.store(found);
-  }
+  if (major.load() == 0) major.store(device_attribute(cudaDevAttrComputeCapabilityMajor, device));
   return major.load() >= 9;
 }
 

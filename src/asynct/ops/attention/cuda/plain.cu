@@ -79,12 +79,7 @@ void launch_element(const PlainArgs& args, std::int32_t head_dim, std::int32_t p
 }  // namespace
 
 std::int32_t plain_blocks(std::int32_t head_dim) {
-  int device = 0;
-  int multiprocessors = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "cudaDeviceGetAttribute");
-  return multiprocessors * plain_many_blocks(head_dim);
+  return multiprocessor_count() * plain_many_blocks(head_dim);
 }
 
 void run_plain(const PlainArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
