@@ -13,7 +13,7 @@
 #include "asynct/base/error.h"
 #include "asynct/ops/kernel_bench/attention_runner.h"
 #include "asynct/ops/kernel_bench/memory_kernels.h"
-#include "plain_decode.h"
+#include "cuda_core_decode.h"
 
 namespace asynct::kernel_bench {
 namespace {
@@ -31,19 +31,19 @@ Result guarded(Result otherwise, const Work& work) {
   }
 }
 
-class PlainDecodeRunner {
+class CudaCoreDecodeRunner {
  public:
-  explicit PlainDecodeRunner(const AttentionStep& step);
+  explicit CudaCoreDecodeRunner(const AttentionStep& step);
   void run(const AttentionTensors& tensors, cudaStream_t stream) const;
 
  private:
   cuda::DeviceBuffer<std::int32_t> context_;
   cuda::DeviceBuffer<float> slope_, bias_, sigma_, gain_, partial_;
-  PlainDecodeArgs args_;
+  CudaCoreDecodeArgs args_;
   std::int32_t head_dim_;
 };
 
-PlainDecodeRunner::PlainDecodeRunner(const AttentionStep& step)
+CudaCoreDecodeRunner::CudaCoreDecodeRunner(const AttentionStep& step)
     : context_(step.context_length), head_dim_(step.config.head_dim) {
   validate(step);
   const AttentionConfig& config = step.config;
@@ -61,9 +61,9 @@ PlainDecodeRunner::PlainDecodeRunner(const AttentionStep& step)
   for (std::size_t i = 0; i < step.context_length.size(); ++i) {
     longest = std::max(longest, step.context_length[i]);
     if (step.query_start[i + 1] - step.query_start[i] != 1)
-      fail("plain decode: sequence ", i, " has not one row");
+      fail("CUDA-core decode: sequence ", i, " has not one row");
   }
-  const std::int32_t partitions = (longest + kPlainPartition - 1) / kPlainPartition;
+  const std::int32_t partitions = (longest + kCudaCorePartition - 1) / kCudaCorePartition;
   partial_ = cuda::DeviceBuffer<float>(step.context_length.size() * heads *
                                        static_cast<std::size_t>(partitions * config.head_dim));
   std::int32_t shift = 0;
@@ -83,20 +83,20 @@ PlainDecodeRunner::PlainDecodeRunner(const AttentionStep& step)
            .pool_size = config.pool_size};
 }
 
-void PlainDecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
-  PlainDecodeArgs args = args_;
+void CudaCoreDecodeRunner::run(const AttentionTensors& tensors, cudaStream_t stream) const {
+  CudaCoreDecodeArgs args = args_;
   args.query = tensors.query;
   args.key = tensors.key;
   args.value = tensors.value;
   args.block_table = tensors.block_table;
   args.out = tensors.out;
-  run_plain_decode(args, head_dim_, stream);
+  run_cuda_core_decode(args, head_dim_, stream);
 }
 
 struct Handle {
   std::unique_ptr<DecodeRunner> decode;
   std::unique_ptr<PrefillRunner> prefill;
-  std::unique_ptr<PlainDecodeRunner> plain;
+  std::unique_ptr<CudaCoreDecodeRunner> cuda_core;
 };
 
 }  // namespace
@@ -120,7 +120,7 @@ struct AsynctAttention {
 const char* asynct_last_error() { return asynct::kernel_bench::last_error.c_str(); }
 
 /// `kernel` is "decode", "decode_needed" (which reads needed value rows only), "prefill",
-/// "softmax_prefill" or "plain_decode".
+/// "softmax_prefill" or "cuda_core_decode".
 void* asynct_attention_create(const char* kernel, const AsynctAttention* given) {
   using namespace asynct;
   using namespace asynct::kernel_bench;
@@ -157,10 +157,11 @@ void* asynct_attention_create(const char* kernel, const AsynctAttention* given) 
       handle->decode = std::make_unique<DecodeRunner>(step);
     else if (name == "prefill" || name == "softmax_prefill")
       handle->prefill = std::make_unique<PrefillRunner>(step);
-    else if (name == "plain_decode")
-      handle->plain = std::make_unique<PlainDecodeRunner>(step);
+    else if (name == "cuda_core_decode")
+      handle->cuda_core = std::make_unique<CudaCoreDecodeRunner>(step);
     else
-      fail("kernel \"", name, "\", expected decode, decode_needed, prefill, softmax_prefill or plain_decode");
+      fail("kernel \"", name,
+           "\", expected decode, decode_needed, prefill, softmax_prefill or cuda_core_decode");
     return handle.release();
   });
 }
@@ -176,7 +177,7 @@ int asynct_attention_run(const void* handle, const void* query, const void* key,
     auto* const on = static_cast<cudaStream_t>(stream);
     if (kernels.decode != nullptr) kernels.decode->run(tensors, on);
     if (kernels.prefill != nullptr) kernels.prefill->run(tensors, on);
-    if (kernels.plain != nullptr) kernels.plain->run(tensors, on);
+    if (kernels.cuda_core != nullptr) kernels.cuda_core->run(tensors, on);
     return 0;
   });
 }

@@ -47,7 +47,7 @@ class Library:
 
 
 class Kernel:
-    """One step's plan. kernel: decode, prefill or plain_decode; the cache is [blocks, block_size, kv_heads, head_dim]."""
+    """One step's plan. kernel: decode, prefill or cuda_core_decode; cache [blocks, block_size, kv_heads, head_dim]."""
 
     def __init__(self, library, kernel, *, heads, kv_heads, head_dim, block_size, blocks, max_blocks, query_start,
                  context_length, scale, sigma, slope=None, bias=None, gain=None, pool_size=3):  # fmt: skip

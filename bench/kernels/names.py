@@ -3,7 +3,7 @@
 import re
 
 OURS = "AsyncI"
-BASELINES = ("AsyncI plain CUDA", "AsyncI Triton, halo", "AsyncI Triton, gather")
+BASELINES = ("AsyncI CUDA cores", "AsyncI Triton, halo", "AsyncI Triton, gather")
 READ = "read K and V"
 
 

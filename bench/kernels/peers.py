@@ -262,7 +262,7 @@ def decode(job, shape):
     useful = [n for n in splits if n < 2 or (batch * kv_heads * n <= 16 * job.multiprocessors and n * 128 <= context)]
     candidates = {
         "AsyncI": lambda: ours("decode", DENSE_BIAS),
-        "AsyncI plain CUDA": lambda: ours("plain_decode", DENSE_BIAS),
+        "AsyncI CUDA cores": lambda: ours("cuda_core_decode", DENSE_BIAS),
         "AsyncI Triton, halo": lambda: tuned_triton(job, shape, cache, query, out, DENSE_BIAS, False),
         "AsyncI Triton, gather": lambda: tuned_triton(job, shape, cache, query, out, DENSE_BIAS, True),
         "cuDNN dense cache": cudnn_dense,

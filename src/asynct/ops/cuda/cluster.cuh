@@ -43,7 +43,8 @@ __device__ inline std::uint32_t cluster_address(std::uint32_t address, std::uint
 }
 
 /// Arrives at a barrier of another block, by cluster_address. Releases to this block only: enough for who
-/// waits to overwrite what this one has read.
+/// waits to overwrite what this one has read. With tma_load_multicast (tma.cuh) what a ring that several
+/// blocks fill together takes; no kernel has one yet, the tests hold both to what they say.
 __device__ inline void barrier_arrive_cluster(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

@@ -10,33 +10,46 @@
 
 namespace asynct::cuda {
 
+/// The device that this thread's calls go to.
+inline int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+/// What a device has or can do. Asks the driver each time.
+inline int device_attribute(cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// Of a device; of the current one where none is named.
+inline int multiprocessor_count(int device) {
+  return device_attribute(cudaDevAttrMultiProcessorCount, device);
+}
+inline int multiprocessor_count() { return multiprocessor_count(current_device()); }
+
+/// Shared memory that a block of the current device can have when its kernel asks for it.
+inline int most_shared_bytes() {
+  return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device());
+}
+
 /// Lets `kernel` take that much shared memory and returns the current device's multiprocessors. Asks the
 /// driver once a kernel and device: afterwards a launch is nothing but a launch.
 template <auto kKernel>
 int prepare(int shared_bytes) {
   static std::array<std::atomic<int>, 64> multiprocessors = {};
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  const int device = current_device();
   if (device >= 64) fail("CUDA: device ", device, ", expected one of the first 64");
   std::atomic<int>& known = multiprocessors[static_cast<std::size_t>(device)];
   if (known.load() == 0) {
-    int count = 0;
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+    const int count = multiprocessor_count(device);
     check(cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
           "cudaFuncSetAttribute");
     known.store(count);
   }
   return known.load();
-}
-
-/// Shared memory that a block of the current device can have when its kernel asks for it.
-inline int most_shared_bytes() {
-  int device = 0;
-  int bytes = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "cudaDeviceGetAttribute");
-  return bytes;
 }
 
 }  // namespace asynct::cuda

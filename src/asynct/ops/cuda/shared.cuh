@@ -6,6 +6,9 @@
 // registers: load_shared<T>(from), store_shared(to, value), aligned to their size.
 namespace asynct::cuda {
 
+/// What a block of sm_90 can have of it, at most.
+inline constexpr int kMostSharedBytes = 227 * 1024;
+
 template <class T>
 __device__ inline T load_shared(std::uint32_t from);
 

@@ -24,7 +24,7 @@ __device__ inline void tma_load(std::uint32_t to, const CUtensorMap& map, std::u
 }
 
 /// To the same place in all blocks of the cluster whose bits are set in `blocks`; each one's own barrier at
-/// that place counts the bytes.
+/// that place counts the bytes. For kernels to come (docs/notes/hopper-linear.md, the input of products).
 __device__ inline void tma_load_multicast(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier,
                                           std::uint16_t blocks, int c0, int c1, int c2, int c3, int c4) {
   asm volatile(

@@ -9,19 +9,10 @@
 #include "asynct/ops/attention/cuda/plan.h"
 #include "asynct/ops/attention/cuda/policy.h"
 #include "asynct/ops/attention/cuda/softmax.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/device.h"
 
 namespace asynct::kernel_bench {
 namespace {
-
-std::int32_t multiprocessors() {
-  int device = 0;
-  int count = 0;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-              "cudaDeviceGetAttribute");
-  return count;
-}
 
 std::int32_t block_shift(const AttentionStep& step) {
   return std::countr_zero(static_cast<std::uint32_t>(step.block_size));
@@ -120,8 +111,9 @@ PrefillRunner::PrefillRunner(const AttentionStep& step) : step_(step) {
                                              : cuda::attention_factors(config, step.params, DType::bf16);
   units_ = cuda::DeviceBuffer<cuda::PrefillUnit>(plan_.units);
   factors_ = cuda::DeviceBuffer<cuda::HeadFactors>(factors.heads);
-  span_sums_ = cuda::DeviceBuffer<float>(static_cast<std::size_t>(multiprocessors() * cuda::kPrefillRows) *
-                                         static_cast<std::size_t>(config.head_dim));
+  span_sums_ =
+      cuda::DeviceBuffer<float>(static_cast<std::size_t>(cuda::multiprocessor_count() * cuda::kPrefillRows) *
+                                static_cast<std::size_t>(config.head_dim));
   taken_ = cuda::DeviceBuffer<std::uint32_t>(2);
   taken_.fill_bytes(0);
   args_ = {.out_stride = std::int64_t{config.heads} * config.head_dim,
@@ -208,7 +200,7 @@ void run_together(const DecodeRunner& decode, const AttentionTensors& decode_ten
                   cudaStream_t stream) {
   const AttentionConfig& config = decode.step_.config;
   const std::int32_t blocks =
-      cuda::mixed_decode_blocks(decode.plan_, prefill.plan_, config.head_dim, multiprocessors());
+      cuda::mixed_decode_blocks(decode.plan_, prefill.plan_, config.head_dim, cuda::multiprocessor_count());
   cuda::run_mixed(decode.args_of(decode_tensors), prefill.args_of(prefill_tensors), blocks, DType::bf16,
                   config.head_dim, config.pool_size, stream);
 }

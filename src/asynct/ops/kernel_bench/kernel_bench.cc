@@ -7,6 +7,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/base/strings.h"
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/kernel_bench/attention_groups.h"
 #include "asynct/ops/kernel_bench/ceilings.h"
@@ -24,10 +25,8 @@ constexpr std::array<MakeGroups, 5> kKernels = {decode_groups, prefill_groups, m
                                                 layer_groups};
 
 DeviceInfo device_info(const Nvml& nvml) {
-  int device = 0;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties = {};
-  cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  cuda::check(cudaGetDeviceProperties(&properties, cuda::current_device()), "cudaGetDeviceProperties");
   return {.name = properties.name,
           .multiprocessors = properties.multiProcessorCount,
           .cache_bytes = static_cast<double>(properties.l2CacheSize),
@@ -41,14 +40,9 @@ void check_device() {
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0)
     fail("bench kernels: no CUDA device (", cudaGetErrorString(status),
          "), expected one of compute capability 9.0");
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-              "cudaDeviceGetAttribute");
-  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-              "cudaDeviceGetAttribute");
+  const int device = cuda::current_device();
+  const int major = cuda::device_attribute(cudaDevAttrComputeCapabilityMajor, device);
+  const int minor = cuda::device_attribute(cudaDevAttrComputeCapabilityMinor, device);
   if (major != 9 || minor != 0)
     fail("bench kernels: the device has compute capability ", major, ".", minor, ", the kernels need 9.0");
 }

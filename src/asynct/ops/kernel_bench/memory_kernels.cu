@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/device_buffer.h"
 #include "asynct/ops/cuda/error.h"
 #include "asynct/ops/kernel_bench/memory_kernels.h"
@@ -91,22 +92,13 @@ unsigned blocks_for(std::int64_t count, std::int64_t a_block) {
   return static_cast<unsigned>((count + a_block - 1) / a_block);
 }
 
-int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-              "cudaDeviceGetAttribute");
-  return count;
-}
-
 template <int kLoads>
 void launch_read(const Bytes& first, const Bytes& second, int blocks_a_multiprocessor, std::uint32_t* sink,
                  cudaStream_t stream) {
   const auto count = static_cast<std::int64_t>(first.bytes / 16);
   const auto more = static_cast<std::int64_t>(second.bytes / 16);
   const unsigned pieces = blocks_for(count, kLoads * kThreads) + blocks_for(more, kLoads * kThreads);
-  const unsigned most = static_cast<unsigned>(blocks_a_multiprocessor * multiprocessors());
+  const unsigned most = static_cast<unsigned>(blocks_a_multiprocessor * cuda::multiprocessor_count());
   const unsigned blocks = blocks_a_multiprocessor == 0 ? pieces : std::min(pieces, most);
   read_kernel<kLoads><<<blocks, kThreads, 0, stream>>>(static_cast<const uint4*>(first.data), count,
                                                        static_cast<const uint4*>(second.data), more, sink);

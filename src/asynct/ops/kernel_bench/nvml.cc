@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/error.h"
 
 namespace asynct::kernel_bench {
@@ -27,10 +28,8 @@ constexpr int (*kTakes)(Parameters...) = nullptr;
 }  // namespace
 
 Nvml::Nvml() {
-  int device = 0;
   std::array<char, 32> bus = {};
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda::check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device),
+  cuda::check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), cuda::current_device()),
               "cudaDeviceGetPCIBusId");
   library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (call(library_, "nvmlInit_v2", kTakes<>) &&

@@ -49,8 +49,9 @@ class DecodeCopies {
     const int row = lane_ / kLanesARow;
     const std::uint32_t lane_to = piece / 8 * Traits::kHalfBytes + row * 128 + ((piece & 7) << 4);
     // The more blocks share the memory, the longer all keys wait behind the first values, which are of no use
-    // before them.
-    const int lead = min(Traits::kValueStages, units.stride / 24);
+    // before them: for each so many blocks one more stage waits for its weights, and so for its keys.
+    constexpr int kBlocksALead = 24;
+    const int lead = min(Traits::kValueStages, units.stride / kBlocksALead);
     for_each_stage(units, [&](const DecodeUnit& unit, int key, int last_key, int n, int block, int) {
       if (n % Traits::kValueCopyWarps != warp) return;
       const auto* const base = static_cast<const Element*>(args_.value.data) +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "asynct/ops/attention/cuda/chunk_sums.cuh"
 #include "asynct/ops/attention/cuda/decode_layout.cuh"
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/mma.cuh"
@@ -45,14 +46,9 @@ class DecodeFinish {
   }
 
   __device__ void add_up(const DecodeUnit& unit, int chunks) const {
-    const int span = unit.chunk / kSpanChunks;
-    const int in_span = min(kSpanChunks, chunks - span * kSpanChunks);
-    const int spans = divide_up(chunks, kSpanChunks);
-    const int first = unit.first_slot + span * kSpanChunks;
-    if (!last_to_arrive(args_.arrived + unit.first_slot + span, in_span)) return;
-    add_slots(unit, first, 1, in_span, spans > 1);
-    if (spans == 1 || !last_to_arrive(args_.arrived + args_.slots + unit.first_slot, spans)) return;
-    add_slots(unit, unit.first_slot, kSpanChunks, spans, false);
+    add_up_chunks(
+        args_, unit, chunks, [&](std::uint32_t* counter, int all) { return last_to_arrive(counter, all); },
+        [&](int first, int step, int count, bool keep) { add_slots(unit, first, step, count, keep); });
   }
 
   /// Counts a sum; true for the warp that completes `all`, which then sees what the others wrote.
@@ -96,8 +92,7 @@ class DecodeFinish {
   }
 
   __device__ float4* slot(int index, int row, int column) const {
-    return reinterpret_cast<float4*>(
-        args_.partial + (static_cast<std::int64_t>(index) * kDecodeRows + row) * Traits::kDim + column);
+    return reinterpret_cast<float4*>(partial_sum<Traits::kDim>(args_.partial, index, row, column));
   }
 
   __device__ void write(const DecodeUnit& unit, int row, int column, const float4& total) const {

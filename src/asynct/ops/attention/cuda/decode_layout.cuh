@@ -57,7 +57,7 @@ struct DecodeLayout {
   static constexpr int kBarrierCount =
       2 * (Traits::kKeyStages + Traits::kValueStages + Traits::kWeightStages + Traits::kSumStages);
   static constexpr int kSharedBytes = kBarriers + 8 * kBarrierCount + 1024;  // alignment
-  static_assert(kSharedBytes <= 232448, "shared memory of a block");
+  static_assert(kSharedBytes <= kMostSharedBytes, "shared memory of a block");
 
   std::uint32_t base;  // aligned to 1,024 bytes
 

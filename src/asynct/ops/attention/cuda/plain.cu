@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "asynct/base/error.h"
+#include "asynct/ops/attention/cuda/plain_check.h"
 #include "asynct/ops/attention/cuda/plain_few.cuh"
 #include "asynct/ops/attention/cuda/plain_many.cuh"
 #include "asynct/ops/cuda/device.h"
@@ -79,25 +80,15 @@ void launch_element(const PlainArgs& args, std::int32_t head_dim, std::int32_t p
 }  // namespace
 
 std::int32_t plain_blocks(std::int32_t head_dim) {
-  int device = 0;
-  int multiprocessors = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "cudaDeviceGetAttribute");
-  return multiprocessors * plain_many_blocks(head_dim);
+  return multiprocessor_count() * plain_many_blocks(head_dim);
 }
 
 void run_plain(const PlainArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                cudaStream_t stream) {
   if (args.few_count == 0 && args.many_count == 0) return;
-  if (args.group < 1 || args.group > kDecodeRows)
-    fail("plain attention: ", args.group, " query heads a KV head, expected 1 to ", kDecodeRows);
+  expect_plain(args);
   if (pool_size != 1 && pool_size != 2 && pool_size != 3 && pool_size != 5)
     fail("plain attention: pool_size ", pool_size, ", expected 1, 2, 3 or 5");
-  if (args.block_table == nullptr && args.first_key == nullptr)
-    fail("plain attention: neither a block table nor where each sequence's keys begin");
-  if (args.block_table != nullptr && args.block_size < 1)
-    fail("plain attention: blocks of ", args.block_size, " tokens, expected at least 1");
   switch (dtype) {
     case DType::bf16:
       return launch_element<__nv_bfloat16>(args, head_dim, pool_size, stream);

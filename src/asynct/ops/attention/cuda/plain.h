@@ -22,9 +22,11 @@ struct PlainArgs {
   const HeadFactors* factors = nullptr;       // [H]
   const DecodeUnit* few = nullptr;            // PlainPlan's units of few rows, and of many
   const PrefillUnit* many = nullptr;
+  // What sums of several chunks take. Null where no context has more than kChunkKeys: the block table's rows
+  // hold no more.
   float* partial = nullptr;          // [slots, kDecodeRows, D]: of few rows
   std::uint32_t* arrived = nullptr;  // [2, slots], zero before and after: chunks of a span, spans of a unit
-  float* sums = nullptr;  // [plain_blocks(), 2, kPlainRows, D]: of many rows on more than kChunkKeys
+  float* sums = nullptr;             // [plain_blocks(), 2, kPlainRows, D]: of many rows
   std::int32_t slots = 0;
   std::int32_t few_count = 0;
   std::int32_t many_count = 0;
@@ -38,8 +40,8 @@ struct PlainArgs {
 std::int32_t plain_blocks(std::int32_t head_dim);
 
 /// Launches both kinds of units on `stream`. head_dim 64, 128 or 256, pool_size 1, 2, 3 or 5, dtype bf16 or
-/// f16 of queries, keys, values and output. Rows of the cache begin at multiples of 16 bytes. Error for
-/// anything else.
+/// f16 of queries, keys, values and output. Rows of the cache begin at multiples of 16 bytes, those of
+/// queries and output of 4. Error for anything else, and for memory that is not there.
 void run_plain(const PlainArgs& args, DType dtype, std::int32_t head_dim, std::int32_t pool_size,
                cudaStream_t stream);
 

@@ -24,11 +24,6 @@ struct PlainTraits {
   static_assert(kChunkKeys % kKeys == 0, "a stage belongs to one chunk");
 };
 
-/// Key 4 t + 2 j + e of 16 lies in row 8 j + 2 t + e: a lane of a quad gets 4 consecutive keys.
-__device__ inline int plain_row_of(int key) {
-  return (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
-}
-
 /// Where lane i finds its row of matrix i / 8 of an operand, from a tile's first byte on: 16 keys and the
 /// first 16 columns. Piece p of 16 bytes of row r lies where p ^ (r % 8) would. kTransposed: rows are the
 /// sum's depth.
@@ -114,7 +109,7 @@ class PlainCopies {
 #pragma unroll
     for (int i = 0; i < kWarpKeys; i += kRowsAtOnce) {
       const int mine = i + lane_ / kPieces;
-      const int row = plain_row_of(warp_ * kWarpKeys + mine);
+      const int row = tile_row_of(warp_ * kWarpKeys + mine);
       const std::uint32_t to = keys + row * Traits::kRowBytes + ((piece ^ (row & 7)) << 4);
       copy_piece(to, row_of(mine), piece);
       copy_piece(to + Traits::kPartBytes, row_of(16 + mine), piece);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "asynct/ops/attention/cuda/chunk_sums.cuh"
 #include "asynct/ops/attention/cuda/plain_rows.cuh"
 #include "asynct/ops/cuda/grid.cuh"
 
@@ -82,8 +83,7 @@ class PlainFew {
     return history_ + (((count & 1) * Traits::kTiles + tile) * kDecodeRows + (lane_ >> 2) + 8 * half) * 16;
   }
 
-  /// Writes the only chunk's sum, or leaves it for the block that completes a span, which adds up its chunks;
-  /// the one that completes the last span adds up those. Which one that is changes nothing.
+  /// Writes the only chunk's sum, or leaves it for the block that completes a span.
   __device__ void leave() const {
     const int chunks = chunks_of(unit_.context);
 #pragma unroll
@@ -100,13 +100,9 @@ class PlainFew {
             make_float2(sums_[i][2 * half], sums_[i][2 * half + 1]);
     }
     if (chunks == 1) return;
-    const int span = unit_.chunk / kSpanChunks;
-    const int in_span = min(kSpanChunks, chunks - span * kSpanChunks);
-    const int spans = divide_up(chunks, kSpanChunks);
-    if (!last_to_arrive(args_.arrived + unit_.first_slot + span, in_span)) return;
-    add_slots(unit_.first_slot + span * kSpanChunks, 1, in_span, spans > 1);
-    if (spans == 1 || !last_to_arrive(args_.arrived + args_.slots + unit_.first_slot, spans)) return;
-    add_slots(unit_.first_slot, kSpanChunks, spans, false);
+    add_up_chunks(
+        args_, unit_, chunks, [&](std::uint32_t* counter, int all) { return last_to_arrive(counter, all); },
+        [&](int first, int step, int count, bool keep) { add_slots(first, step, count, keep); });
   }
 
   /// Counts a sum; true in the block that completes `all`, which then sees what the others wrote.
@@ -153,7 +149,7 @@ class PlainFew {
   }
 
   __device__ float* slot(int index, int row, int column) const {
-    return args_.partial + (static_cast<std::int64_t>(index) * kDecodeRows + row) * Traits::kDim + column;
+    return partial_sum<Traits::kDim>(args_.partial, index, row, column);
   }
 
   __device__ void write(int row, int column, const float4& total) const {

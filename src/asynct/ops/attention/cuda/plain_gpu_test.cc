@@ -330,24 +330,5 @@ TEST(PlainNan, reaches_the_rows_that_see_it) {
   }
 }
 
-TEST(PlainErrors, name_what_is_not_there) {
-  const std::int32_t table = 0;
-  const auto expect = [](PlainArgs args, DType dtype, int dims, int pool, const char* words) {
-    args.few_count = 1;
-    try {
-      run_plain(args, dtype, dims, pool, nullptr);
-      FAIL() << words;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-    }
-  };
-  expect({.block_table = &table}, DType::bf16, 96, 3, "head_dim 96");
-  expect({.block_table = &table}, DType::bf16, 128, 4, "pool_size 4");
-  expect({.block_table = &table}, DType::f32, 128, 3, "dtype fp32");
-  expect({.block_table = &table, .group = 17}, DType::bf16, 128, 3, "17 query heads");
-  expect({.block_table = &table, .block_size = 0}, DType::bf16, 128, 3, "blocks of 0");
-  expect({}, DType::bf16, 128, 3, "neither a block table");
-}
-
 }  // namespace
 }  // namespace asynct::cuda

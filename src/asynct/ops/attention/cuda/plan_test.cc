@@ -22,6 +22,16 @@ TEST(Policy, chunks_and_spans_cover_the_context) {
   EXPECT_EQ(spans_of(kChunkKeys * kSpanChunks + 1), 2);
 }
 
+/// In the order of the copy engine's box: e, t, j.
+TEST(Policy, keys_of_a_tile_lie_where_a_quad_gets_four_consecutive_ones) {
+  std::int32_t row = 0;
+  for (std::int32_t tile = 0; tile < 3; ++tile)
+    for (std::int32_t j = 0; j < 2; ++j)
+      for (std::int32_t t = 0; t < 4; ++t)
+        for (std::int32_t e = 0; e < 2; ++e)
+          EXPECT_EQ(tile_row_of(kTileKeys * tile + 4 * t + 2 * j + e), row++);
+}
+
 TEST(DecodePlan, gives_each_chunk_to_one_unit) {
   std::mt19937 random(1);
   const auto pick = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };

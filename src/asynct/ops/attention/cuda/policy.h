@@ -17,6 +17,12 @@ inline constexpr std::int32_t kSpanChunks = 16;
 /// (docs/notes/hopper-attention.md).
 inline constexpr std::int32_t kTileKeys = 16;
 
+/// The row of keys, and of values, where the plain path and prefill have a key: of each 16, key 4 t + 2 j + e
+/// in row 8 j + 2 t + e, so that lane t of a quad gets 4 consecutive ones.
+constexpr std::int32_t tile_row_of(std::int32_t key) {
+  return (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
+}
+
 /// Keys of one stage of decode's pipeline.
 inline constexpr std::int32_t kStageKeys = 64;
 

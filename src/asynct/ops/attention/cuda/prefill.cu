@@ -10,8 +10,8 @@
 namespace asynct::cuda {
 namespace {
 
-/// Key 4 t + 2 j + e of 16 goes to row 8 j + 2 t + e. Where a head's and a part's 16 keys begin is added to
-/// the column.
+/// Keys of 16 go where tile_row_of() says: a box's dimensions are e, t and j. Where a head's and a part's 16
+/// keys begin is added to the column.
 CUtensorMap permuted_map(const KvView& view, const PrefillTensors& tensors) {
   TensorMapShape shape = {.dtype = tensors.dtype};
   const std::int64_t span = (tensors.kv_heads - 1) * view.head_stride +

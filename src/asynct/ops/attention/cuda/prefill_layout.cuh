@@ -51,7 +51,7 @@ struct PrefillLayout {
   static constexpr int kBarriers = kUnits + 4 * 32;
   static constexpr int kSharedBytes =
       kBarriers + 8 * (2 * (Traits::kKeyStages + Traits::kValueStages) + 4) + 1024;  // alignment
-  static_assert(kSharedBytes <= 232448, "shared memory of a block");
+  static_assert(kSharedBytes <= kMostSharedBytes, "shared memory of a block");
 
   std::uint32_t base;  // aligned to 1,024 bytes
 

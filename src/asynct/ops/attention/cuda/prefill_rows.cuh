@@ -178,7 +178,7 @@ class PrefillRows {
     const std::uint32_t values = layout_.values(value_count_);
     for (int i = thread_; i < (Traits::kKeys - valid) * kPieces; i += 128) {
       const int key = valid + i / kPieces;
-      const int row = (key & ~15) + 8 * (key >> 1 & 1) + 2 * (key >> 2 & 3) + (key & 1);
+      const int row = tile_row_of(key);
       const int piece = i % kPieces;
       store_shared(values + piece / 8 * Traits::kHalfBytes + row * 128 + piece % 8 * 16,
                    make_uint4(0, 0, 0, 0));

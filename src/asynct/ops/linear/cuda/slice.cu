@@ -4,38 +4,27 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/cuda/device.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/launch.h"
 #include "asynct/ops/linear/cuda/launch.h"
 
 namespace asynct::cuda {
 namespace {
 
-constexpr int kMostShared = 232448;
-
 template <class Traits, class Epilogue>
 void launch(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, const Epilogue& epilogue,
             cudaStream_t stream) {
-  TileArgs args = {.weight = weight.tile_maps[tile_map_of(Traits::kWeightBox)],
-                   .input = x.tile_maps[tile_map_of(Traits::kTokens)],
-                   .rows = rows,
-                   .outputs = weight.outputs,
-                   .steps = weight.inputs / weight.parts / 64,
-                   .parts = weight.parts};
+  TileArgs args = tile_args<Traits>(weight, x, rows);
   // Each stage is always the same warpgroup's, and a stage is free when its next one has been begun.
-  const int fit = (kMostShared - Traits::shared_bytes(0, args.parts)) / (Traits::kStageBytes + 16);
+  const int fit = (kMostSharedBytes - Traits::shared_bytes(0, args.parts)) / (Traits::kStageBytes + 16);
   args.stages = std::min(fit, args.steps * args.parts) / Traits::kGroups * Traits::kGroups;
-  prepare<slice_kernel<Traits, Epilogue>>(kMostShared);
-  cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config = {
-      .gridDim = {static_cast<unsigned>((weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs),
-                  static_cast<unsigned>((rows + Traits::kTokens - 1) / Traits::kTokens)},
-      .blockDim = Traits::kThreads,
-      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(args.stages, args.parts)),
-      .stream = stream,
-      .attrs = &overlap,
-      .numAttrs = 1};
-  check(cudaLaunchKernelEx(&config, slice_kernel<Traits, Epilogue>, args, epilogue), "linear");
+  prepare<slice_kernel<Traits, Epilogue>>(kMostSharedBytes);
+  const dim3 grid(static_cast<unsigned>((weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs),
+                  static_cast<unsigned>((rows + Traits::kTokens - 1) / Traits::kTokens));
+  launch_overlapped(slice_kernel<Traits, Epilogue>, "linear",
+                    {.grid = grid,
+                     .block = Traits::kThreads,
+                     .shared_bytes = Traits::shared_bytes(args.stages, args.parts)},
+                    stream, args, epilogue);
 }
 
 }  // namespace

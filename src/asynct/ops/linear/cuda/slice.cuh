@@ -36,7 +36,7 @@ struct SliceTraits {
   static constexpr int shared_bytes(int stages, int parts) {
     return stages * (kStageBytes + 16) + parts * kSumBytes;
   }
-  static_assert(shared_bytes(2 * kGroups, kMostParts) <= 232448, "two stages a warpgroup at least");
+  static_assert(shared_bytes(2 * kGroups, kMostParts) <= kMostSharedBytes, "two stages a warpgroup at least");
 };
 
 template <class Traits>

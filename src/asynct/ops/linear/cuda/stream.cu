@@ -4,13 +4,11 @@
 #include <bit>
 
 #include "asynct/ops/cuda/device.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/launch.h"
 #include "asynct/ops/linear/cuda/launch.h"
 
 namespace asynct::cuda {
 namespace {
-
-constexpr int kMostShared = 232448;
 
 /// Stages and what is kept, for a block of `tiles` tiles in `most_bytes` of shared memory.
 template <class Traits>
@@ -32,29 +30,22 @@ inline constexpr int kResident = Traits::kTokens <= 16 ? 2 : 1;
 
 template <class Traits, class Epilogue>
 void launch(StreamArgs args, const Epilogue& epilogue, cudaStream_t stream) {
-  const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostShared);
+  const int multiprocessors = prepare<stream_kernel<Traits, Epilogue>>(kMostSharedBytes);
   args.tiles = (args.outputs + Traits::kGroups * kStreamRows - 1) / (Traits::kGroups * kStreamRows);
   // Where K is not split a block goes through several tiles.
-  constexpr int kBytes = kMostShared / kResident<Traits> - 1024;
+  constexpr int kBytes = kMostSharedBytes / kResident<Traits> - 1024;
   // A stage is free when the next one has been begun.
   static_assert(Traits::shared_bytes(2, 2, 2) <= kBytes, "two stages at least");
   const int blocks =
       args.parts == 1 ? std::min(args.tiles, kResident<Traits> * multiprocessors) : args.tiles * args.parts;
   choose_stages<Traits>(args, (args.tiles * args.parts + blocks - 1) / blocks, kBytes);
-  cudaLaunchAttribute attributes[2] = {{.id = cudaLaunchAttributeProgrammaticStreamSerialization},
-                                       {.id = cudaLaunchAttributeClusterDimension}};
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(args.parts), 1, 1};
   const int token_tiles = (args.rows + Traits::kTokens - 1) / Traits::kTokens;
-  const cudaLaunchConfig_t config = {
-      .gridDim = {static_cast<unsigned>(blocks), static_cast<unsigned>(token_tiles)},
-      .blockDim = Traits::kThreads,
-      .dynamicSmemBytes =
-          static_cast<std::size_t>(Traits::shared_bytes(args.stages, args.input_slots, args.parts)),
-      .stream = stream,
-      .attrs = attributes,
-      .numAttrs = args.parts == 1 ? 1U : 2U};
-  check(cudaLaunchKernelEx(&config, stream_kernel<Traits, Epilogue>, args, epilogue), "linear");
+  launch_overlapped(stream_kernel<Traits, Epilogue>, "linear",
+                    {.grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(token_tiles)),
+                     .block = Traits::kThreads,
+                     .shared_bytes = Traits::shared_bytes(args.stages, args.input_slots, args.parts),
+                     .cluster = args.parts},
+                    stream, args, epilogue);
 }
 
 }  // namespace

@@ -4,42 +4,32 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/cuda/device.h"
-#include "asynct/ops/cuda/error.h"
+#include "asynct/ops/cuda/launch.h"
 #include "asynct/ops/linear/cuda/launch.h"
 
 namespace asynct::cuda {
 namespace {
 
-constexpr int kMostShared = 232448;
 constexpr int kGroupTokens = 2048;  // that go through all weights together
 
 template <class Traits, class Epilogue>
 void launch(const LinearWeight& weight, const LinearInput& x, std::int32_t rows, const Epilogue& epilogue,
             cudaStream_t stream) {
   constexpr int kStages =
-      (kMostShared - Traits::shared_bytes(0)) / (Traits::shared_bytes(1) - Traits::shared_bytes(0));
+      (kMostSharedBytes - Traits::shared_bytes(0)) / (Traits::shared_bytes(1) - Traits::shared_bytes(0));
   static_assert(kStages >= 2, "a stage is free when the next one has been begun");
-  const TileArgs args = {.weight = weight.tile_maps[tile_map_of(Traits::kWeightBox)],
-                         .input = x.tile_maps[tile_map_of(Traits::kTokens)],
-                         .rows = rows,
-                         .outputs = weight.outputs,
-                         .steps = weight.inputs / weight.parts / 64,
-                         .parts = weight.parts,
-                         .stages = kStages,
-                         .group = kGroupTokens / Traits::kTokens,
-                         .token_tiles = (rows + Traits::kTokens - 1) / Traits::kTokens,
-                         .output_tiles = (weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs};
-  const int multiprocessors = prepare<tile_kernel<Traits, Epilogue>>(kMostShared);
-  cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config = {
-      .gridDim = static_cast<unsigned>(std::min(args.token_tiles * args.output_tiles, multiprocessors)),
-      .blockDim = Traits::kThreads,
-      .dynamicSmemBytes = static_cast<std::size_t>(Traits::shared_bytes(kStages)),
-      .stream = stream,
-      .attrs = &overlap,
-      .numAttrs = 1};
-  check(cudaLaunchKernelEx(&config, tile_kernel<Traits, Epilogue>, args, epilogue), "linear");
+  TileArgs args = tile_args<Traits>(weight, x, rows);
+  args.stages = kStages;
+  args.group = kGroupTokens / Traits::kTokens;
+  args.token_tiles = (rows + Traits::kTokens - 1) / Traits::kTokens;
+  args.output_tiles = (weight.outputs + Traits::kOutputs - 1) / Traits::kOutputs;
+  const int multiprocessors = prepare<tile_kernel<Traits, Epilogue>>(kMostSharedBytes);
+  const int blocks = std::min(args.token_tiles * args.output_tiles, multiprocessors);
+  launch_overlapped(tile_kernel<Traits, Epilogue>, "linear",
+                    {.grid = static_cast<unsigned>(blocks),
+                     .block = Traits::kThreads,
+                     .shared_bytes = Traits::shared_bytes(kStages)},
+                    stream, args, epilogue);
 }
 
 }  // namespace

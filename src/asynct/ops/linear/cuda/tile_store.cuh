@@ -108,7 +108,6 @@ class TileStore;
 template <int kOutputs>
 class TileStore<kOutputs, StoreBf16> {
  public:
-  static constexpr int kBytes = StagedRows<kOutputs>::kBytes;
   __device__ TileStore(const StoreBf16& to, std::uint32_t staged) : to_(to), staged_{staged} {}
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
@@ -134,7 +133,6 @@ class TileStore<kOutputs, StoreBf16> {
 template <int kOutputs>
 class TileStore<kOutputs, StoreFloat> {
  public:
-  static constexpr int kBytes = 0;
   __device__ TileStore(const StoreFloat& to, std::uint32_t) : to_(to) {}
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
@@ -157,7 +155,6 @@ class TileStore<kOutputs, StoreFloat> {
 template <int kOutputs>
 class TileStore<kOutputs, StoreReglu> {
  public:
-  static constexpr int kBytes = StagedRows<kOutputs / 2>::kBytes;
   __device__ TileStore(const StoreReglu& to, std::uint32_t staged) : to_(to), staged_{staged} {}
   __device__ void prepare(const StorePlace&) {}
   __device__ void store(const float (&sums)[kOutputs / 2], const StorePlace& at) {
@@ -181,7 +178,6 @@ class TileStore<kOutputs, StoreReglu> {
 template <int kOutputs>
 class TileStore<kOutputs, AddResidual> {
  public:
-  static constexpr int kBytes = StagedRows<kOutputs>::kBytes;
   __device__ TileStore(const AddResidual& to, std::uint32_t staged) : to_(to), staged_{staged} {}
 
   __device__ void prepare(const StorePlace& at) {

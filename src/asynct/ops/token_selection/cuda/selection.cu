@@ -6,6 +6,7 @@
 #include "asynct/ops/cuda/device.h"
 #include "asynct/ops/cuda/grid.cuh"
 #include "asynct/ops/cuda/launch.h"
+#include "asynct/ops/cuda/shared.cuh"
 #include "asynct/ops/token_selection/cuda/draw_by_mass.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_all.cuh"
 #include "asynct/ops/token_selection/cuda/draw_from_head.cuh"
@@ -38,8 +39,6 @@
 // fixed order. Tokens less probable than 2^-63 times the largest have no mass: a drawn number has 53 bits.
 namespace asynct::cuda {
 namespace {
-
-constexpr int kMostSharedBytes = 227 * 1024;
 
 template <class Element>
 __global__ void __cluster_dims__(kSelectBlocks, 1, 1) __launch_bounds__(kSelectThreads, 2)

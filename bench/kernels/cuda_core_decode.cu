@@ -1,4 +1,4 @@
-#include "plain_decode.h"
+#include "cuda_core_decode.h"
 
 #include <cuda_bf16.h>
 
@@ -28,7 +28,7 @@ __device__ inline void widen(const uint4& packed, float (&wide)[kPiece]) {
 
 /// Row of `key` in keys or values, in elements.
 template <int kDim>
-__device__ inline std::int64_t row_of(const PlainDecodeArgs& args, const std::int32_t* table, int key,
+__device__ inline std::int64_t row_of(const CudaCoreDecodeArgs& args, const std::int32_t* table, int key,
                                       int kv_head) {
   const int block = table[key >> args.block_shift];
   const std::int64_t slot =
@@ -38,8 +38,8 @@ __device__ inline std::int64_t row_of(const PlainDecodeArgs& args, const std::in
 
 /// Raw products of the query with `keys` keys from `first` on, by groups of threads.
 template <int kDim>
-__device__ void compute_scores(const PlainDecodeArgs& args, const std::int32_t* table, int head, int kv_head,
-                               int first, int keys, float* scores) {
+__device__ void compute_scores(const CudaCoreDecodeArgs& args, const std::int32_t* table, int head,
+                               int kv_head, int first, int keys, float* scores) {
   constexpr int kPieces = kDim / kPiece / kKeyThreads;
   const int part = threadIdx.x % kKeyThreads;
   const auto* const query = static_cast<const uint4*>(args.query) +
@@ -68,20 +68,20 @@ __device__ void compute_scores(const PlainDecodeArgs& args, const std::int32_t* 
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kThreads) plain_partition_kernel(const PlainDecodeArgs args) {
+__global__ void __launch_bounds__(kThreads) partition_kernel(const CudaCoreDecodeArgs args) {
   constexpr int kRowThreads = kDim / kPiece;     // of a value row
   constexpr int kRows = kThreads / kRowThreads;  // value rows at once
-  __shared__ float scores[kPlainPartition + kMostHalo];
-  __shared__ float weights[kPlainPartition];
+  __shared__ float scores[kCudaCorePartition + kMostHalo];
+  __shared__ float weights[kCudaCorePartition];
   __shared__ float sums[kRows][kDim];
   const int partition = blockIdx.x;
   const int sequence = blockIdx.y;
   const int head = blockIdx.z;
   const int kv_head = head / (args.heads / args.kv_heads);
   const int context = args.context_length[sequence];
-  const int first = partition * kPlainPartition;
+  const int first = partition * kCudaCorePartition;
   if (first >= context) return;
-  const int keys = min(kPlainPartition, context - first);
+  const int keys = min(kCudaCorePartition, context - first);
   const int halo = min(first, args.pool_size - 1);
   const std::int32_t* const table = args.block_table + static_cast<std::int64_t>(sequence) * args.max_blocks;
   compute_scores<kDim>(args, table, head, kv_head, first - halo, keys + halo, scores);
@@ -126,10 +126,10 @@ __global__ void __launch_bounds__(kThreads) plain_partition_kernel(const PlainDe
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kDim) plain_sum_kernel(const PlainDecodeArgs args) {
+__global__ void __launch_bounds__(kDim) sum_kernel(const CudaCoreDecodeArgs args) {
   const int head = blockIdx.x;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * args.heads + head;
-  const int partitions = (args.context_length[blockIdx.y] + kPlainPartition - 1) / kPlainPartition;
+  const int partitions = (args.context_length[blockIdx.y] + kCudaCorePartition - 1) / kCudaCorePartition;
   float total = 0;
   for (int p = 0; p < partitions; ++p)
     total += args.partial[(row * args.partitions + p) * kDim + threadIdx.x];
@@ -137,20 +137,20 @@ __global__ void __launch_bounds__(kDim) plain_sum_kernel(const PlainDecodeArgs a
 }
 
 template <int kDim>
-void launch(const PlainDecodeArgs& args, cudaStream_t stream) {
+void launch(const CudaCoreDecodeArgs& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(args.partitions), static_cast<unsigned>(args.sequences),
                   static_cast<unsigned>(args.heads));
-  plain_partition_kernel<kDim><<<grid, kThreads, 0, stream>>>(args);
-  cuda::check_launch("plain decode");
-  plain_sum_kernel<kDim><<<dim3(grid.z, grid.y), kDim, 0, stream>>>(args);
-  cuda::check_launch("plain decode, sums");
+  partition_kernel<kDim><<<grid, kThreads, 0, stream>>>(args);
+  cuda::check_launch("CUDA-core decode");
+  sum_kernel<kDim><<<dim3(grid.z, grid.y), kDim, 0, stream>>>(args);
+  cuda::check_launch("CUDA-core decode, sums");
 }
 
 }  // namespace
 
-void run_plain_decode(const PlainDecodeArgs& args, std::int32_t head_dim, cudaStream_t stream) {
+void run_cuda_core_decode(const CudaCoreDecodeArgs& args, std::int32_t head_dim, cudaStream_t stream) {
   if (args.pool_size < 1 || args.pool_size > kMostHalo + 1)
-    fail("plain decode: pool_size ", args.pool_size, ", expected 1 to ", kMostHalo + 1);
+    fail("CUDA-core decode: pool_size ", args.pool_size, ", expected 1 to ", kMostHalo + 1);
   if (args.sequences == 0) return;
   switch (head_dim) {
     case 64:
@@ -158,7 +158,7 @@ void run_plain_decode(const PlainDecodeArgs& args, std::int32_t head_dim, cudaSt
     case 128:
       return launch<128>(args, stream);
     default:
-      fail("plain decode: head_dim ", head_dim, ", expected 64 or 128");
+      fail("CUDA-core decode: head_dim ", head_dim, ", expected 64 or 128");
   }
 }
 

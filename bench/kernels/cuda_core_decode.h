@@ -6,10 +6,10 @@
 
 namespace asynct::kernel_bench {
 
-/// A baseline: AsyncI decode of one token a sequence over a paged bf16 cache [blocks, block_size, Hk, D]
-/// (contiguous), laid out as attention kernels without matrix instructions are. All pointers are device
-/// memory.
-struct PlainDecodeArgs {
+/// A baseline, no kernel of the engine: AsyncI decode of one token a sequence over a paged bf16 cache
+/// [blocks, block_size, Hk, D] (contiguous), laid out as attention kernels without matrix instructions are.
+/// All pointers are device memory.
+struct CudaCoreDecodeArgs {
   const void* query = nullptr;  // [B, H, D]
   const void* key = nullptr;
   const void* value = nullptr;
@@ -24,15 +24,15 @@ struct PlainDecodeArgs {
   std::int32_t sequences = 0;
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
-  std::int32_t partitions = 0;  // of kPlainPartition keys, for the longest context
+  std::int32_t partitions = 0;  // of kCudaCorePartition keys, for the longest context
   std::int32_t max_blocks = 0;
   std::int32_t block_shift = 4;
   std::int32_t pool_size = 3;  // up to 5
 };
 
-inline constexpr std::int32_t kPlainPartition = 512;
+inline constexpr std::int32_t kCudaCorePartition = 512;
 
 /// Two launches on `stream`. head_dim 64 or 128, pool_size 1 to 5; scores are pooled with relu. Error else.
-void run_plain_decode(const PlainDecodeArgs& args, std::int32_t head_dim, cudaStream_t stream);
+void run_cuda_core_decode(const CudaCoreDecodeArgs& args, std::int32_t head_dim, cudaStream_t stream);
 
 }  // namespace asynct::kernel_bench
