@@ -2,6 +2,7 @@
 
 #include "asynct/ops/attention/cuda/gpu_test_case.h"
 #include "asynct/ops/attention/cuda/value_density.h"
+#include "asynct/ops/cuda/gpu_testing.h"
 
 namespace asynct::cuda {
 namespace {
@@ -257,12 +258,7 @@ TEST(DecodeNan, reaches_the_rows_that_see_it) {
 TEST(DecodeErrors, name_what_is_not_there) {
   const auto expect = [](DecodeArgs args, DType dtype, int dims, int pool, const char* words) {
     args.unit_count = 1;
-    try {
-      run_decode(args, dtype, dims, pool, nullptr);
-      FAIL() << words;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-    }
+    expect_error([&] { run_decode(args, dtype, dims, pool, nullptr); }, words);
   };
   expect({}, DType::bf16, 96, 3, "head_dim 96");
   expect({}, DType::bf16, 128, 4, "pool_size 4");

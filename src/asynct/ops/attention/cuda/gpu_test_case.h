@@ -362,6 +362,15 @@ inline Setting random_setting(Random& random) {
   return setting;
 }
 
+/// Query heads a KV head, and factors for as many heads.
+inline void set_group(Setting& setting, int group) {
+  const auto heads = static_cast<std::size_t>(group * setting.config.kv_heads);
+  setting.config.heads = static_cast<std::int32_t>(heads);
+  for (auto* const values :
+       {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})
+    if (!values->empty()) values->resize(heads, 0.5F);
+}
+
 inline std::int32_t random_context(Random& random) {
   const int border =
       pick_of<int>(random, {1, 8, 16, 32, 64, 128, 240, 256, 512, 600, 1024, 2048, 4096, 4352});

@@ -139,14 +139,6 @@ std::vector<std::uint16_t> plain(const PlainSetting& setting, const std::vector<
   return result;
 }
 
-void set_group(PlainSetting& setting, int group) {
-  const auto heads = static_cast<std::size_t>(group * setting.config.kv_heads);
-  setting.config.heads = static_cast<std::int32_t>(heads);
-  for (auto* const values :
-       {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})
-    if (!values->empty()) values->resize(heads, 0.5F);
-}
-
 PlainSetting plain_setting(Random& random) {
   PlainSetting setting = {random_setting(random)};
   setting.config.head_dim = pick_of<int>(random, {64, 128, 256});

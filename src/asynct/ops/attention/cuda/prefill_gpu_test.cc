@@ -8,12 +8,7 @@ namespace {
 /// What prefill takes.
 Setting prefill_setting(Random& random) {
   Setting setting = random_setting(random);
-  const int group = pick_of<int>(random, {1, 2, 4, 8, 16});
-  const auto heads = static_cast<std::size_t>(group * setting.config.kv_heads);
-  setting.config.heads = static_cast<std::int32_t>(heads);
-  for (auto* const values :
-       {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})
-    if (!values->empty()) values->resize(heads, 0.5F);
+  set_group(setting, pick_of<int>(random, {1, 2, 4, 8, 16}));
   setting.block_size = pick_of<std::int32_t>(random, {16, 32, 64, 128});
   return setting;
 }
