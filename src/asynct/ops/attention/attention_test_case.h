@@ -187,7 +187,8 @@ inline std::vector<double> reference_step(const TestStep& step, const AttentionH
                                           const std::vector<TestSequence>& sequences) {
   std::vector<double> all;
   for (const TestSequence& s : sequences) {
-    const auto wanted = static_cast<std::size_t>(s.rows * step.config.heads * step.config.head_dim);
+    const auto wanted =
+        static_cast<std::size_t>(std::int64_t{s.rows} * step.config.heads * step.config.head_dim);
     const std::span<const float> q(s.q.data() + s.q.size() - wanted, wanted);
     const std::vector<double> rows = reference_attention(step.config, params, q, s.keys, s.values);
     all.insert(all.end(), rows.begin(), rows.end());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -98,7 +99,7 @@ inline void expect_same(const std::vector<float>& got, const std::vector<float>&
   std::size_t differ = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(got[i]) && std::isnan(want[i])) continue;
-    if (std::memcmp(&got[i], &want[i], 4) == 0) continue;
+    if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want[i])) continue;
     if (++differ <= 3) ADD_FAILURE() << what << ": " << got[i] << " at " << i << ", expected " << want[i];
   }
   EXPECT_EQ(differ, 0U) << what << ": of " << got.size();

@@ -24,8 +24,8 @@ struct Grammar {
     ebnf,         // xgrammar's, which is GBNF's: the rule `root`
   };
   Kind kind = Kind::regex;
-  std::string text;
   bool any_whitespace = true;  // between the parts of JSON: as the model likes, or none but ", " and ": "
+  std::string text;
 };
 
 /// One of these texts.

@@ -153,8 +153,8 @@ TEST_F(GrammarTest, RandomTextsOfARegexMatchIt) {
 
 TEST_F(GrammarTest, WithoutWhitespaceOfItsOwnJsonIsOneLine) {
   const Grammar grammar{.kind = Kind::json_schema,
-                        .text = R"({"type":"array","items":{"const":1},"minItems":2})",
-                        .any_whitespace = false};
+                        .any_whitespace = false,
+                        .text = R"({"type":"array","items":{"const":1},"minItems":2})"};
   EXPECT_TRUE(matches(grammar, "[1, 1]"));
   EXPECT_FALSE(matches(grammar, "[1,1]"));
   EXPECT_FALSE(matches(grammar, "[ 1, 1]"));

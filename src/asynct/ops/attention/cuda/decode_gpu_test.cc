@@ -128,6 +128,7 @@ TEST(Decode, many_units_a_block_equal_the_reference) {
     setting.config.head_dim = round % 2 == 0 ? 64 : 128;
     const std::int32_t rows = setting.config.heads / setting.config.kv_heads <= 8 && round > 1 ? 2 : 1;
     std::vector<TestSequence> sequences;
+    sequences.reserve(280);
     for (int i = 0; i < 280 / setting.config.kv_heads; ++i)
       sequences.push_back(sequence_of(random, setting, pick(random, 2, 1100), rows));
     setting.skip_values = false;
@@ -168,7 +169,8 @@ Setting half_dead_setting(int dims, float sigma) {
 TestSequence half_dead_sequence(Random& random, const Setting& setting, std::int32_t context,
                                 std::int32_t dead) {
   TestSequence s = sequence_of(random, setting, context, 1);
-  const auto columns = static_cast<std::size_t>(setting.config.kv_heads * setting.config.head_dim);
+  const auto columns =
+      static_cast<std::size_t>(std::int64_t{setting.config.kv_heads} * setting.config.head_dim);
   std::fill(s.q.begin(), s.q.end(), 1.F);
   for (std::size_t i = 0; i < s.keys.size(); ++i)
     s.keys[i] = std::copysign(s.keys[i], i < static_cast<std::size_t>(dead) * columns ? -1.F : 1.F);

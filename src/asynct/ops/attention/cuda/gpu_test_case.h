@@ -321,7 +321,8 @@ inline void expect_close(const Setting& setting, const std::vector<TestSequence>
                          const std::vector<std::uint16_t>& got) {
   std::size_t at = 0;
   for (const TestSequence& s : sequences) {
-    const auto wanted = static_cast<std::size_t>(s.rows * setting.config.heads * setting.config.head_dim);
+    const auto wanted =
+        static_cast<std::size_t>(std::int64_t{s.rows} * setting.config.heads * setting.config.head_dim);
     const std::vector<double> want =
         reference_attention(setting.config, setting.params, std::span(s.q).last(wanted), s.keys, s.values);
     double error = 0;
@@ -364,7 +365,7 @@ inline Setting random_setting(Random& random) {
 
 /// Query heads a KV head, and factors for as many heads.
 inline void set_group(Setting& setting, int group) {
-  const auto heads = static_cast<std::size_t>(group * setting.config.kv_heads);
+  const auto heads = static_cast<std::size_t>(std::int64_t{group} * setting.config.kv_heads);
   setting.config.heads = static_cast<std::int32_t>(heads);
   for (auto* const values :
        {&setting.params.sigma, &setting.params.slope, &setting.params.bias, &setting.params.gain})

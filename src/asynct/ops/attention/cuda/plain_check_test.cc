@@ -1,6 +1,7 @@
 // What run_plain() refuses: no device is needed for that.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "asynct/ops/attention/cuda/plain.h"
 #include "asynct/ops/cuda/gpu_testing.h"
@@ -39,7 +40,8 @@ struct Refusal {
 /// The same place, `bytes` further.
 template <class T>
 void move(T*& pointer, int bytes) {
-  pointer = reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + static_cast<unsigned>(bytes));
+  pointer =
+      reinterpret_cast<T*>(reinterpret_cast<char*>(const_cast<std::remove_const_t<T>*>(pointer)) + bytes);
 }
 void move(const void*& pointer, int bytes) { pointer = static_cast<const char*>(pointer) + bytes; }
 void move(void*& pointer, int bytes) { pointer = static_cast<char*>(pointer) + bytes; }

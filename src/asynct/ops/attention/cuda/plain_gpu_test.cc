@@ -191,6 +191,7 @@ TEST(Plain, many_units_a_block_equal_the_reference) {
     setting.config.kv_heads = 2;
     set_group(setting, 8);
     std::vector<TestSequence> sequences;
+    sequences.reserve(550);
     for (int i = 0; i < 450; ++i)
       sequences.push_back(sequence_of(random, setting, i % 150 == 0 ? 1200 : pick(random, 3, 60), 3));
     for (int i = 0; i < 100; ++i) sequences.push_back(sequence_of(random, setting, pick(random, 2, 60), 1));
@@ -224,7 +225,8 @@ TEST(PlainBits, do_not_depend_on_batch_chunk_order_or_placement) {
     const TestSequence whole = sequence_of(random, setting, length, length);
     const std::vector<std::uint16_t> together =
         plain(setting, {sequence_of(random, setting, 77, 77), whole, sequence_of(random, setting, 300, 1)});
-    const auto row_size = static_cast<std::size_t>(setting.config.heads * setting.config.head_dim);
+    const auto row_size =
+        static_cast<std::size_t>(std::int64_t{setting.config.heads} * setting.config.head_dim);
     for (std::int32_t end = 0; end < length;) {
       const std::int32_t begin = end;
       const std::int32_t most = pick_of<std::int32_t>(random, {1, 3, 16, 70, 500});
@@ -258,7 +260,8 @@ TEST(PlainBits, of_few_rows_and_many_agree_over_the_end_of_a_span) {
     expect_close(setting, {whole}, all);
     for (std::int32_t row = 0; row < 40; row += 13)
       expect_rows(plain(somewhere_else(random, setting), {window(whole, context - 40 + row + 1, 1)}), all,
-                  static_cast<std::size_t>(row * setting.config.heads * dims), "row " + std::to_string(row));
+                  static_cast<std::size_t>(std::int64_t{row} * setting.config.heads * dims),
+                  "row " + std::to_string(row));
   }
 }
 

@@ -145,7 +145,7 @@ TEST(MixedPlan, gives_decode_more_blocks_the_more_it_reads) {
     std::vector<std::int32_t> rows = {0};
     for (std::int32_t i = 0; i < std::max(decoding, prefilling); ++i) rows.push_back(rows.back() + 1);
     DecodePlan decode;
-    decode.build(std::span(rows).first(static_cast<std::size_t>(decoding + 1)),
+    decode.build(std::span(rows).first(static_cast<std::size_t>(decoding) + 1),
                  std::vector<std::int32_t>(static_cast<std::size_t>(decoding), 1024), 4);
     std::vector<std::int32_t> start = {0};
     for (std::int32_t i = 0; i < prefilling; ++i) start.push_back(start.back() + 512);

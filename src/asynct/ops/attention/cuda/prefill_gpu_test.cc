@@ -38,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(Random, Prefill, ::testing::Range(0, 60));
 void expect_decodes_bits(Random& random, const Setting& setting, const std::vector<TestSequence>& sequences,
                          std::int32_t step) {
   const std::vector<std::uint16_t> all = prefill(setting, sequences);
-  const auto row_size = static_cast<std::size_t>(setting.config.heads * setting.config.head_dim);
+  const auto row_size =
+      static_cast<std::size_t>(std::int64_t{setting.config.heads} * setting.config.head_dim);
   std::size_t at = 0;
   for (const TestSequence& s : sequences) {
     for (std::int32_t row = pick(random, 0, step - 1); row < s.rows; row += step) {
@@ -78,7 +79,8 @@ TEST(PrefillBits, do_not_depend_on_batch_or_chunk) {
     const TestSequence whole = sequence_of(random, setting, 900, 900);
     const std::vector<std::uint16_t> together =
         prefill(setting, {sequence_of(random, setting, 77, 77), whole, sequence_of(random, setting, 300, 5)});
-    const auto row_size = static_cast<std::size_t>(setting.config.heads * setting.config.head_dim);
+    const auto row_size =
+        static_cast<std::size_t>(std::int64_t{setting.config.heads} * setting.config.head_dim);
     for (std::int32_t end = 0; end < 900;) {
       const std::int32_t begin = end;
       end = std::min(900, end + pick(random, 1, 400));
