@@ -111,8 +111,7 @@ void print_json(const Machine& machine, const std::vector<BenchmarkResult>& resu
 /// The tokens of a file; the tokenizer may know more of them than the model does.
 std::vector<Token> text_tokens(const BenchOptions& options, const ModelConfig& config) {
   constexpr std::size_t kMaxText = std::size_t{16} << 20;
-  const std::vector<Token> tokens =
-      Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
+  std::vector<Token> tokens = Tokenizer::load(options.model).encode(read_file(options.text_file, kMaxText));
   if (tokens.empty()) fail("--text: ", options.text_file, " has no tokens");
   for (const Token token : tokens)
     if (token < 0 || token >= config.vocab_size)

@@ -93,6 +93,7 @@ std::vector<Sequence> searched(Table& table, const BeamSearch::Options& options,
       candidate.score = sums[index] / divisor + (candidate.finished ? 0.0F : -1e9F);
     }
     std::vector<float> merged_scores;
+    merged_scores.reserve(merged.size());
     for (const Sequence& sequence : merged) merged_scores.push_back(sequence.score);
     best.clear();
     for (const std::size_t index : top(merged_scores, width)) best.push_back(merged[index]);

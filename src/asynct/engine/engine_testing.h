@@ -35,16 +35,14 @@ inline float score_of(std::uint32_t hash, Token token) {
 class FakeRunner : public ModelRunner {
  public:
   explicit FakeRunner(std::int32_t blocks, std::int32_t block_size = kBlock)
-      : block_size_(block_size), cache_(static_cast<std::size_t>(blocks * block_size), -1) {}
+      : block_size_(block_size), cache_(static_cast<std::size_t>(std::int64_t{blocks} * block_size), -1) {}
 
   std::int64_t vocabulary() const override { return kVocabulary; }
   std::int64_t max_length() const override { return 200; }
 
   void copy_blocks(std::span<const BlockCopy> copies) override {
     for (const BlockCopy& copy : copies)
-      for (std::int32_t i = 0; i < block_size_; ++i)
-        cache_[static_cast<std::size_t>(copy.to * block_size_ + i)] =
-            cache_[static_cast<std::size_t>(copy.from * block_size_ + i)];
+      for (std::int32_t i = 0; i < block_size_; ++i) cache_[slot(copy.to, i)] = cache_[slot(copy.from, i)];
   }
 
   void forward(const StepBatch& batch) override {
@@ -73,9 +71,8 @@ class FakeRunner : public ModelRunner {
         ++wanted;
         std::vector<Token> context;
         for (std::int32_t p = 0; p <= position; ++p)
-          context.push_back(cache_[static_cast<std::size_t>(
-              batch.blocks_of(s)[static_cast<std::size_t>(p / block_size_)] * block_size_ +
-              p % block_size_)]);
+          context.push_back(
+              cache_[slot(batch.blocks_of(s)[static_cast<std::size_t>(p / block_size_)], p % block_size_)]);
         hashes_.push_back(hash_of(context));
       }
     }
@@ -119,6 +116,10 @@ class FakeRunner : public ModelRunner {
   std::int64_t rows = 0;
 
  private:
+  std::size_t slot(std::int32_t block, std::int32_t offset) const {
+    return static_cast<std::size_t>(std::int64_t{block} * block_size_ + offset);
+  }
+
   std::int32_t block_size_;
   std::vector<Token> cache_;
   std::vector<std::uint32_t> hashes_;

@@ -33,7 +33,7 @@ class EngineThread::Impl : EngineListener {
     thread_.join();
   }
 
-  std::optional<std::vector<Ticket>> submit(std::vector<Submission> submissions, bool more) {
+  std::optional<std::vector<Ticket>> submit(std::vector<Submission>&& submissions, bool more) {
     std::vector<Ticket> tickets;
     tickets.reserve(submissions.size());
     {

@@ -114,6 +114,7 @@ TEST(EngineThread, TakesAllOrNone) {
   };
   const auto submissions = [](const std::vector<std::shared_ptr<Waiter>>& waiters) {
     std::vector<Submission> all;
+    all.reserve(waiters.size());
     for (const auto& waiter : waiters) all.push_back({{{.tokens = {1, 2}, .max_new_tokens = 150}}, waiter});
     return all;
   };

@@ -64,6 +64,7 @@ TEST(ScoreTrees, EveryScoredTokenIsATargetAfterItsOwnContext) {
 
 TEST(ScoreTrees, ChoicesOfOneTokenCostNoRowOfTheirOwn) {
   std::vector<ScoreRequest> requests;
+  requests.reserve(4);
   for (Token choice = 0; choice < 4; ++choice)
     requests.push_back({.tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, choice}, .score_begin = 9});
   const ScoreTrees trees(requests);
