@@ -172,6 +172,7 @@ std::int32_t sample_by_sorting(const std::vector<float>& logits, const SamplingP
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
   if (params.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(params.top_k)));
   std::vector<double> weights;
+  weights.reserve(order.size());
   for (const auto token : order)
     weights.push_back(std::exp((double{logit(token)} - logit(order[0])) / params.temperature));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -202,10 +202,9 @@ TEST_P(PromptScores, ComeFromMemory) {
     expect_echo(tokens, bench.recorder.outcomes[id]);
     EXPECT_EQ(rows, choice == 0 ? 28 : 5) << "the context's last row, and the choice";
   }
-  auto tokens = context;
-  const RequestId id = bench.engine.submit({echo(tokens)});
+  const RequestId id = bench.engine.submit({echo(context)});
   EXPECT_EQ(bench.run(), 0) << "all of it is remembered";
-  expect_echo(tokens, bench.recorder.outcomes[id]);
+  expect_echo(context, bench.recorder.outcomes[id]);
 }
 
 INSTANTIATE_TEST_SUITE_P(BlockSizes, PromptScores, testing::Values(4, 8, 16, 32));
@@ -444,6 +443,7 @@ TEST(Forks, GiveWhatSingleRequestsGive) {
 TEST(Scheduler, ComputedParentsGiveWayToo) {
   Bench bench({.blocks = 14, .batch_tokens = 64, .max_sequences = 8});
   std::vector<RequestId> ids;
+  ids.reserve(3);
   for (Token t = 0; t < 3; ++t)
     ids.push_back(bench.engine.submit({{.tokens = count_from(t, 12)},
                                        {.parent = 0, .tokens = count_from(t, 4), .max_new_tokens = 20},

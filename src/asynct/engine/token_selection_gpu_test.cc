@@ -88,6 +88,7 @@ TEST(TokenSelectionOnDevice, is_the_samplers_choice) {
   for (const DType dtype : kFloatTypes)
     for (const std::size_t vocabulary : {1U, 2U, 9U, 100U, 513U, 3000U, 20000U}) {
       std::vector<Row> rows;
+      rows.reserve(120);
       for (int i = 0; i < 120; ++i)
         rows.push_back({random_logits(random, vocabulary, dtype), random_params(random, 600), random()});
       expect_samplers_choice(rows, dtype);
@@ -99,6 +100,7 @@ TEST(TokenSelectionOnDevice, is_the_samplers_choice_of_a_large_vocabulary) {
   std::mt19937 random(11);
   for (const DType dtype : kFloatTypes) {
     std::vector<Row> rows;
+    rows.reserve(60);
     for (int i = 0; i < 60; ++i)
       rows.push_back({random_logits(random, kVocabulary, dtype),
                       random_params(random, random() % 2 == 0 ? 100 : 20000), random()});
@@ -148,6 +150,7 @@ TEST(TokenSelectionOnDevice, is_the_samplers_choice_among_equal_logits) {
 TEST(TokenSelectionOnDevice, does_not_depend_on_the_batch) {
   std::mt19937 random(13);
   std::vector<Row> rows;
+  rows.reserve(40);
   for (int i = 0; i < 40; ++i)
     rows.push_back({random_logits(random, 30001, DType::bf16), random_params(random, 3000), random()});
   const std::vector<std::int32_t> together = select(rows, DType::bf16);
