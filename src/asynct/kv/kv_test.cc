@@ -82,8 +82,9 @@ TEST(Sequence, RandomForksKeepEverySequencesContents) {
       const auto before = pool.free_blocks();
       const auto need = pair.sequence.blocks_for(tokens);
       if (const auto copy = pair.sequence.extend(tokens)) {
-        std::memcpy(&memory[static_cast<std::size_t>(copy->to * kBlock)],
-                    &memory[static_cast<std::size_t>(copy->from * kBlock)], kBlock * sizeof(int));
+        std::memcpy(&memory[static_cast<std::size_t>(std::int64_t{copy->to} * kBlock)],
+                    &memory[static_cast<std::size_t>(std::int64_t{copy->from} * kBlock)],
+                    kBlock * sizeof(int));
         pool.release(copy->from);
       }
       EXPECT_EQ(before - pool.free_blocks(), need);

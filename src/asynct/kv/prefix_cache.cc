@@ -18,7 +18,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::uint64_t hash_of(std::int32_t parent, std::string_view salt, std::span<const std::int32_t> tokens) {
-  std::uint64_t hash = mix(0x243f6a8885a308d3U, static_cast<std::uint64_t>(parent + 1));
+  std::uint64_t hash = mix(0x243f6a8885a308d3U, static_cast<std::uint64_t>(std::int64_t{parent} + 1));
   if (parent < 0)
     for (const char c : salt) hash = mix(hash, static_cast<unsigned char>(c));
   for (const std::int32_t token : tokens) hash = mix(hash, static_cast<std::uint32_t>(token));

@@ -159,7 +159,7 @@ TEST(AttentionPlan, CoversEachRowOnce) {
     for (const AttentionPlan::Unit& u : plan.units) {
       EXPECT_EQ(u.partial >= 0, threads > 1 && u.sequence == 0);
       for (std::int32_t row = u.row_begin; row < u.row_end; ++row)
-        chunks[static_cast<std::size_t>((u.sequence * 2 + u.kv_head) * 102 + row)] +=
+        chunks[static_cast<std::size_t>((std::int64_t{u.sequence} * 2 + u.kv_head) * 102 + row)] +=
             u.chunk_end - u.chunk_begin;
     }
     for (std::size_t head = 0; head < 2; ++head) {

@@ -62,6 +62,7 @@ TEST(Head, AgreesWithTheReference) {
       GuardedMatrix hidden(c.rows, c.inputs, 3);
       hidden.fill(random);
       std::vector<Reference> expected;
+      expected.reserve(static_cast<std::size_t>(c.rows));
       for (std::int32_t r = 0; r < c.rows; ++r) expected.push_back(reference(hidden.matrix().row(r), weight));
       const std::vector<ScoreTarget> targets = some_targets(random, c.rows, c.vocabulary);
       for (const Isa isa : test_isas())

@@ -16,7 +16,7 @@ TEST(EmbeddingOnDevice, gives_the_cpus_bits) {
       for (const float multiplier : {1.F, 50.F}) {
         constexpr std::int32_t kVocabulary = 500;
         const std::vector<float> table =
-            random_values(random, static_cast<std::size_t>(kVocabulary * size), dtype);
+            random_values(random, static_cast<std::size_t>(std::int64_t{kVocabulary} * size), dtype);
         std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
         for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % kVocabulary);
         tokens.back() = kVocabulary - 1;

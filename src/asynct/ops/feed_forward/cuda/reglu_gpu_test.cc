@@ -20,7 +20,8 @@ TEST(RegluOnDevice, gives_the_bits_of_the_formula) {
               random_values(random, static_cast<std::size_t>(rows * stride), input_dtype);
           input[0] = kPoison, input[3] = 0, input[5] = -0.0F;
           input[static_cast<std::size_t>(neurons)] = 1;
-          for (const int i : {1, 2, 3, 4}) input[static_cast<std::size_t>(neurons + i)] = kPoison;
+          for (const int i : {1, 2, 3, 4})
+            input[static_cast<std::size_t>(neurons) + static_cast<std::size_t>(i)] = kPoison;
           const DeviceTensor device(input, input_dtype),
               apart(static_cast<std::size_t>(rows * neurons), dtype);
           std::vector<float> want = in_place ? input : std::vector<float>(apart.values().size());

@@ -3,6 +3,8 @@
 #include "asynct/ops/head/cuda/score.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "asynct/ops/cuda/gpu_testing.h"
 #include "asynct/ops/head/cuda/policy.h"
@@ -60,7 +62,10 @@ double log_sum_of(const std::vector<float>& logits) {
   return most + std::log(sum);
 }
 
-bool same_bits(const TokenScore& a, const TokenScore& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+bool same_bits(const TokenScore& a, const TokenScore& b) {
+  using Words = std::array<std::uint32_t, 3>;
+  return std::bit_cast<Words>(a) == std::bit_cast<Words>(b);
+}
 
 TEST(ScoreOnDevice, equals_the_reference) {
   std::mt19937 random(7);

@@ -83,9 +83,10 @@ std::vector<Element> left_by(const LinearTile* tile, const Product& product, std
 
 TEST(LinearBits, of_every_epilogue_do_not_depend_on_the_tile) {
   Random random(16);
-  for (const auto& [outputs, inputs] :
+  for (const auto& [of_outputs, inputs] :
        std::vector<std::pair<int, int>>{{328, 512}, {344, 1024}, {1024, 384}, {40000, 64}}) {
     const std::int32_t rows = 150;
+    const std::int32_t outputs = of_outputs;  // clang 14 captures no structured binding
     const Product product(random, rows, outputs, inputs);
     const LinearInput x = product.rows_from(0);
     const EpilogueNorm post(random, outputs, true);

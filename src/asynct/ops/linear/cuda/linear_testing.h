@@ -84,7 +84,7 @@ struct Output {
       if (i / stride < rows && i % stride < columns)
         values.push_back(all[at(i)]);
       else
-        EXPECT_EQ(std::memcmp(&all[at(i)], poison.data(), sizeof(Element)), 0)
+        EXPECT_EQ(std::memcmp(reinterpret_cast<const char*>(&all[at(i)]), poison.data(), sizeof(Element)), 0)
             << "written outside, element " << i;
     }
     return values;
