@@ -37,7 +37,6 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionKernels kerne
   if (shape.kv_heads < 1 || shape.heads < 1 || shape.heads % shape.kv_heads != 0)
     fail("attention: ", shape.heads, " query heads and ", shape.kv_heads,
          " KV heads, expected a multiple of them");
-  expect_capability("attention", device.compute_capability / 10, device.compute_capability % 10);
   few_path_ = path_of(shape, device, 1);
   const std::int32_t most_few = cuda::kDecodeRows / shape.group();
   many_path_ = path_of(shape, device, most_few + 1);
@@ -45,7 +44,6 @@ AttentionStep::AttentionStep(const AttentionShape& shape, AttentionKernels kerne
            .device = device,
            .few_is_plain = few_path_.path == cuda::AttentionPath::plain,
            .many_is_plain = many_path_.path == cuda::AttentionPath::plain};
-  limits_.sequence_tokens = most_few;
   few_tokens_ = kernels == AttentionKernels::prefill && !room_.many_is_plain ? 0 : most_few;
 }
 
@@ -77,7 +75,6 @@ void AttentionStep::fix(const StepLimits& limits) {
                                      : 0;
   if (few + many > kMostUnits)
     fail("limits of a captured step: ", few + many, " pieces of work, expected at most ", kMostUnits);
-  limits_ = limits;
   few_tokens_ = has_few ? limits.sequence_tokens : 0;
   room_.captured = true;
   room_.few_units = room_.slots = static_cast<std::int32_t>(few);
@@ -113,9 +110,9 @@ void AttentionStep::check_lengths(const StepLengths& lengths) const {
     if (context_length[i] < rows || context_length[i] > most)
       fail("context_length: ", context_length[i], " of sequence ", i, ", expected ", rows,
            ", its query rows, to ", most, has_table ? ", what its row of the block table holds" : "");
-    if (kernels_ == AttentionKernels::decode && rows > limits_.sequence_tokens)
-      fail("decode: ", rows, " query rows of sequence ", i, ", expected at most ", limits_.sequence_tokens,
-           " with ", room_.shape.group(), " query heads a KV head");
+    if (kernels_ == AttentionKernels::decode && rows > few_tokens_)
+      fail("decode: ", rows, " query rows of sequence ", i, ", expected at most ", few_tokens_, " with ",
+           room_.shape.group(), " query heads a KV head");
     pieces += rows > few_tokens_ ? cuda::divide_up(rows, unit_tokens()) : cuda::chunks_of(context_length[i]);
   }
   if (pieces * room_.shape.kv_heads > kMostUnits)
@@ -126,14 +123,14 @@ void AttentionStep::check_lengths(const StepLengths& lengths) const {
 void AttentionStep::check_limits(const StepLengths& lengths) const {
   const auto& [query_start, context_length, table_width, block_table, first_key] = lengths;
   for (std::size_t i = 0; i < context_length.size(); ++i)
-    if (query_start[i + 1] > query_start[i] && context_length[i] > limits_.context)
-      fail("context_length: ", context_length[i], " of sequence ", i, ", expected at most ", limits_.context,
+    if (query_start[i + 1] > query_start[i] && context_length[i] > room_.context)
+      fail("context_length: ", context_length[i], " of sequence ", i, ", expected at most ", room_.context,
            ", the most that was captured");
-  if (context_length.size() > static_cast<std::size_t>(limits_.sequences))
-    fail("query_start: ", context_length.size(), " sequences, expected at most ", limits_.sequences,
+  if (context_length.size() > static_cast<std::size_t>(room_.sequences))
+    fail("query_start: ", context_length.size(), " sequences, expected at most ", room_.sequences,
          ", the most that were captured");
-  if (query_start.back() > limits_.tokens)
-    fail("query_start: ", query_start.back(), " query rows, expected at most ", limits_.tokens,
+  if (query_start.back() > room_.tokens)
+    fail("query_start: ", query_start.back(), " query rows, expected at most ", room_.tokens,
          ", the most that were captured");
 }
 
@@ -168,14 +165,13 @@ void AttentionStep::build(const StepLengths& lengths) {
   const std::int32_t kv_heads = room_.shape.kv_heads;
   few_.build(query_start, context_length, kv_heads, few_tokens_);
   many_.build_units(query_start, context_length, kv_heads, unit_tokens(), few_tokens_);
-  tokens_ = query_start.back();
   skips_ = decide_skipping();
   if (room_.captured) return;
   room_.few_units = few_units();
   room_.many_units = many_units();
   room_.slots = few_.slots;
   room_.sequences = static_cast<std::int32_t>(context_length.size());
-  room_.tokens = tokens_;
+  room_.tokens = query_start.back();
   room_.few_tokens = 1;
   room_.context = 0;
   for (std::size_t i = 0; i < context_length.size(); ++i) {

@@ -60,7 +60,6 @@ class AttentionStep {
 
   void write_units(std::span<std::int32_t> to) const;
   const StepRoom& room() const { return room_; }
-  std::int32_t tokens() const { return tokens_; }
   std::int32_t few_units() const { return static_cast<std::int32_t>(few_.units.size()); }
   std::int32_t many_units() const { return static_cast<std::int32_t>(many_.units.size()); }
 
@@ -92,13 +91,11 @@ class AttentionStep {
   SkipValues skip_values_;
   cuda::AttentionChoice few_path_;
   cuda::AttentionChoice many_path_;
-  StepLimits limits_;
   std::int32_t few_tokens_ = 0;  // sequences of up to so many rows are few; 0: all are many
 
   cuda::DecodePlan few_;
   cuda::PrefillPlan many_;
   StepRoom room_;
-  std::int32_t tokens_ = 0;
   std::int64_t key_blocks_ = 0;  // of the cache that the table names, or keys in one piece; 0: not known
   cuda::ValueDensity density_;
   bool skips_ = false;

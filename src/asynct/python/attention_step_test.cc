@@ -54,7 +54,7 @@ TEST(AttentionStep, a_failed_plan_leaves_the_one_before) {
   const std::int64_t rows = step.room().unit_rows();
   expect_error([&] { build(step, {{0, 1}, {17}, 2, {4, -1}}); }, "-1");
   EXPECT_EQ(step.room().unit_rows(), rows);
-  EXPECT_EQ(step.tokens(), 41);
+  EXPECT_EQ(step.room().tokens, 41);
 }
 
 TEST(AttentionStep, sequences_of_few_rows_decode) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "asynct/ops/cuda/gpu_testing.h"
 #include "asynct/python/attention_step.h"
 
 // What attention's tests on the host share.
@@ -40,15 +41,7 @@ inline void build(AttentionStep& step, const Lengths& lengths) {
   step.build({lengths.query_start, lengths.context, lengths.width, lengths.table, lengths.first_key});
 }
 
-template <class Call>
-void expect_error(const Call& call, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "expected an error: " << words;
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-  }
-}
+using cuda::expect_error;
 
 template <class Unit>
 std::vector<Unit> units_of(const AttentionStep& step, std::int64_t first, std::int64_t count) {

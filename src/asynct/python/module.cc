@@ -160,7 +160,6 @@ void bind_step(nb::module_& m) {
       .def_prop_ro("path", [](const Step& self) { return self.step.path(); })
       .def_prop_ro("counts_values", [](const Step& self) { return self.step.counts_values(); })
       .def_prop_ro("skips_values", [](const Step& self) { return self.step.skips_values(); })
-      .def_prop_ro("value_density", [](const Step& self) { return self.step.value_density(); })
       .def(
           "observe_values",
           [](Step& self, std::int64_t count) {  // torch has no unsigned sums

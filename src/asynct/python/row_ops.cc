@@ -33,6 +33,11 @@ cuda::ChannelParam channel_param(std::string_view name, const TensorRef& tensor,
   return {static_cast<const float*>(tensor.data), size > 1};
 }
 
+/// These have no plan that has seen to it.
+void expect_capability_of(int device) {
+  cuda::expect_capability(cat("cuda:", device), cuda::compute_capability(device));
+}
+
 }  // namespace
 
 void run_dyht(TensorRef x, TensorRef y, const DyhtTensors& norm, cudaStream_t stream) {
@@ -50,6 +55,7 @@ void run_dyht(TensorRef x, TensorRef y, const DyhtTensors& norm, cudaStream_t st
                                   .high = norm.high}};
   if (norm.beta.data != nullptr) args.norm.beta = channel_param("beta", norm.beta, x);
   if (args.rows == 0) return;
+  expect_capability_of(x.device);
   const DeviceGuard guard(x.device);
   cuda::run_norm(args, *x.dtype, stream);
 }
@@ -61,6 +67,7 @@ void run_reglu(TensorRef gate, TensorRef up, TensorRef out, cudaStream_t stream)
   if (gate.stride[0] != up.stride[0])
     fail("up: rows are ", up.stride[0], " apart, expected ", gate.stride[0], " as gate's");
   if (gate.shape[0] == 0) return;
+  expect_capability_of(gate.device);
   const DeviceGuard guard(gate.device);
   cuda::run_reglu({.gate = gate.data,
                    .up = up.data,

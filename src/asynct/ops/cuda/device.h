@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <string_view>
 
 #include "asynct/base/error.h"
 #include "asynct/ops/cuda/error.h"
@@ -29,6 +30,19 @@ inline int multiprocessor_count(int device) {
   return device_attribute(cudaDevAttrMultiProcessorCount, device);
 }
 inline int multiprocessor_count() { return multiprocessor_count(current_device()); }
+
+/// 10 times major plus minor.
+inline int compute_capability(int device) {
+  return 10 * device_attribute(cudaDevAttrComputeCapabilityMajor, device) +
+         device_attribute(cudaDevAttrComputeCapabilityMinor, device);
+}
+
+/// CudaError for a GPU that no kernel was compiled for.
+inline void expect_capability(std::string_view name, int capability) {
+  if (capability < 80)
+    throw CudaError(
+        cat(name, ": compute capability ", capability / 10, ".", capability % 10, ", expected 8.0 or more"));
+}
 
 /// Shared memory that a block of the current device can have when its kernel asks for it.
 inline int most_shared_bytes() {

@@ -107,7 +107,7 @@ inline void expect_same(const std::vector<float>& got, const std::vector<float>&
 
 /// Expects an Error whose text holds `words`.
 template <class Call>
-void expect_error(const Call& call, const char* words) {
+void expect_error(const Call& call, const std::string& words) {
   try {
     call();
     ADD_FAILURE() << "expected an error: " << words;

@@ -40,11 +40,10 @@ void check_device() {
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0)
     fail("bench kernels: no CUDA device (", cudaGetErrorString(status),
          "), expected one of compute capability 9.0");
-  const int device = cuda::current_device();
-  const int major = cuda::device_attribute(cudaDevAttrComputeCapabilityMajor, device);
-  const int minor = cuda::device_attribute(cudaDevAttrComputeCapabilityMinor, device);
-  if (major != 9 || minor != 0)
-    fail("bench kernels: the device has compute capability ", major, ".", minor, ", the kernels need 9.0");
+  const int capability = cuda::compute_capability(cuda::current_device());
+  if (capability != 90)
+    fail("bench kernels: the device has compute capability ", capability / 10, ".", capability % 10,
+         ", the kernels need 9.0");
 }
 
 TimingOptions timing_options(bool quick) {

@@ -5,6 +5,7 @@
 
 #include "asynct/base/error.h"
 #include "asynct/ops/attention/cuda/policy.h"
+#include "asynct/ops/cuda/device.h"
 
 namespace asynct::cuda {
 namespace {
@@ -43,9 +44,7 @@ std::string_view name(AttentionPath path) {
 }
 
 AttentionChoice choose_path(const AttentionCase& wanted) {
-  if (wanted.compute_capability < 80)
-    fail("attention: compute capability ", wanted.compute_capability / 10, ".",
-         wanted.compute_capability % 10, ", expected 8.0 or more");
+  expect_capability("attention", wanted.compute_capability);
   if (wanted.dtype != DType::bf16 && wanted.dtype != DType::f16)
     fail("attention: dtype ", name(wanted.dtype), ", expected bf16 or fp16");
   if (wanted.head_dim != 64 && wanted.head_dim != 128 && wanted.head_dim != 256)

@@ -27,8 +27,8 @@ struct AttentionChoice {
   std::string reason;  // of the plain path: what the faster kernels do not take
 };
 
-/// The fastest kernels that take a case; Error when none does. All of them give the same bits, so a step may
-/// be parted between them.
+/// The fastest kernels that take a case; Error when none does, CudaError for a GPU that is too old. All of
+/// them give the same bits, so a step may be parted between them.
 AttentionChoice choose_path(const AttentionCase& wanted);
 
 /// "plain: blocks of 24 tokens".

@@ -103,29 +103,34 @@ TEST(PlainErrors, name_numbers_without_a_kernel) {
   expect_error([&] { run_plain(args, DType::f32, 128, 3, nullptr); }, "dtype fp32");
 }
 
-/// What the units cannot need may be missing: head_dim is refused last.
-TEST(PlainErrors, are_none_for_what_is_not_needed) {
-  const auto expect = [](const PlainArgs& args) {
-    expect_error([&] { run_plain(args, DType::bf16, 96, 3, nullptr); }, "head_dim 96");
-  };
-  PlainArgs args = complete_args();
-  args.max_blocks = 64;  // 1,024 keys: one chunk
-  args.partial = args.sums = nullptr;
-  args.arrived = nullptr;
-  args.slots = 0;
-  expect(args);
-  args = complete_args();
-  args.few_count = 0;
-  args.few = nullptr;
+void leave_out_sums_of_few_rows(PlainArgs& args) {
   args.partial = nullptr;
   args.arrived = nullptr;
   args.slots = 0;
-  expect(args);
-  args = complete_args();
-  args.many_count = 0;
-  args.many = nullptr;
-  args.sums = nullptr;
-  expect(args);
+}
+
+/// What the units cannot need may be missing: head_dim is refused last.
+TEST(PlainErrors, are_none_for_what_is_not_needed) {
+  const auto expect = [](const auto& leave_out) {
+    PlainArgs args = complete_args();
+    leave_out(args);
+    expect_error([&] { run_plain(args, DType::bf16, 96, 3, nullptr); }, "head_dim 96");
+  };
+  expect([](PlainArgs& args) {
+    args.max_blocks = 64;  // 1,024 keys: one chunk
+    leave_out_sums_of_few_rows(args);
+    args.sums = nullptr;
+  });
+  expect([](PlainArgs& args) {
+    args.few_count = 0;
+    args.few = nullptr;
+    leave_out_sums_of_few_rows(args);
+  });
+  expect([](PlainArgs& args) {
+    args.many_count = 0;
+    args.many = nullptr;
+    args.sums = nullptr;
+  });
 }
 
 }  // namespace
